@@ -1,0 +1,18 @@
+"""Farsteer: run coding agents on your machines, steer them from anywhere."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from farsteer.client import AsyncClient, Client  # pyright: ignore[reportMissingImports]
+
+__version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    # The SDK and its HTTP library load on first use: the CLI and the runner must start without them.
+    if name in {"AsyncClient", "Client"}:
+        from farsteer import client  # pyright: ignore[reportAttributeAccessIssue]
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

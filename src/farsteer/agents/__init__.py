@@ -1,0 +1,1 @@
+"""Agents: the adapter contract, the catalogue, and one package per adapter."""

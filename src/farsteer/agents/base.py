@@ -1,0 +1,170 @@
+"""The contract every adapter fulfils.
+
+An `Adapter` is one kind of agent on this machine: it knows whether the CLI is installed and what it can do, and it
+starts launches. A `Launch` is one life of the agent's process, bound to one session. The runner gives it a `Sink`
+and calls its methods one at a time; the launch turns what the agent says into core events and deltas.
+
+Rules (the conformance suite in `farsteer.agents.conformance` checks them):
+- `start` returns when the agent is ready to take a message, or raises `AgentError` and leaves no process.
+- After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash.
+- An approval is asked with `Asked` and stays open until `answer` or the end of the turn; no answer never means yes.
+- `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time.
+- After `Exited` nothing follows.
+- What the agent says that the adapter has no word for is passed on as `Other`, never dropped and never fatal.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Protocol
+
+from farsteer.core.approvals import Answer, Approval
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import NotCapable
+from farsteer.core.events import Delta, SessionEvent, TurnEndReason
+from farsteer.core.launch import LaunchDecision
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import Attachment
+from farsteer.core.wire import Wire
+
+
+class LaunchPlan(Wire):
+    """Everything a launch needs; decided before the process exists."""
+
+    session_id: str
+    directory: str
+    generation: int
+    decision: LaunchDecision
+    permission_mode: PermissionMode = PermissionMode.DEFAULT
+    model: str | None = None
+    effort: ReasoningEffort | None = None
+    source: str = "external-api"
+    options: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    """The scrubbed environment, already complete."""
+    state_dir: str = ""
+    """Where the adapter may keep files of this agent (0700, made by the runner)."""
+    cut_at: str | None = None
+    """Resume only: keep the history up to and including this anchor."""
+    startup_timeout: float = 60.0
+
+
+class Prompt(Wire):
+    turn_id: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+class Said(Wire):
+    """Something for the log."""
+
+    event: SessionEvent
+
+
+class Fragment(Wire):
+    """A live fragment."""
+
+    delta: Delta
+
+
+class Asked(Wire):
+    approval: Approval
+
+
+class Withdrawn(Wire):
+    """The agent no longer waits for this approval."""
+
+    approval_id: str
+
+
+class TurnEnded(Wire):
+    turn_id: str
+    reason: TurnEndReason
+    error: str | None = None
+
+
+class Registered(Wire):
+    """The agent has durably accepted a conversation under this id."""
+
+    native_id: str
+
+
+class Exited(Wire):
+    """The process is gone and reaped."""
+
+    exit_code: int | None
+    reason: str
+    stderr: str | None = None
+
+
+Output = Said | Fragment | Asked | Withdrawn | TurnEnded | Registered | Exited
+
+
+class Sink(Protocol):
+    """Where a launch puts what the agent said. Awaiting it is the back-pressure: do not read on before it returns."""
+
+    async def put(self, outputs: Sequence[Output]) -> None: ...
+
+
+class Launch(ABC):
+    """One life of an agent's process."""
+
+    @property
+    @abstractmethod
+    def native_id(self) -> str | None:
+        """The agent's own name for the conversation, as soon as it is known."""
+
+    @property
+    @abstractmethod
+    def pid(self) -> int:
+        """The leader of the agent's process group."""
+
+    @abstractmethod
+    async def send(self, prompt: Prompt) -> None:
+        """Begin a turn. Returning means that the agent has the message."""
+
+    @abstractmethod
+    async def answer(self, approval: Approval, answer: Answer) -> None:
+        """Answer an open approval. `answer` has passed `check_answer`."""
+
+    @abstractmethod
+    async def interrupt(self) -> None:
+        """Ask the agent to end the turn."""
+
+    @abstractmethod
+    async def stop(self, grace: float = 3.0) -> None:
+        """End the process group: ask, then SIGTERM, then SIGKILL, each within `grace`. Idempotent."""
+
+    async def steer(self, prompt: Prompt) -> None:
+        raise NotCapable("this agent takes no message into a running turn")
+
+    async def set_permission_mode(self, mode: PermissionMode) -> None:
+        raise NotCapable("this agent cannot change its permission mode while it runs")
+
+    async def set_model(self, model: str) -> None:
+        raise NotCapable("this agent cannot change its model while it runs")
+
+    async def set_effort(self, effort: ReasoningEffort) -> None:
+        raise NotCapable("this agent cannot change its reasoning effort while it runs")
+
+
+class Adapter(ABC):
+    """One kind of agent. Stateless: everything that lives belongs to a `Launch`."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    capabilities: ClassVar[Capabilities]
+    environment_names: ClassVar[tuple[str, ...]] = ()
+    """Variables of the runner's environment the agent may see besides the basic ones (its API keys)."""
+
+    @abstractmethod
+    async def detect(self) -> AgentInfo:
+        """Is the CLI here, which version, and if not: why, and how to get it."""
+
+    @abstractmethod
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch: ...
+
+    def has_transcript(self, session_id: str, state_dir: str) -> bool:
+        """The agent's own store holds at least one message under this id."""
+        return False

@@ -1,0 +1,1 @@
+"""The domain: pure values and decisions, no I/O and no asyncio."""

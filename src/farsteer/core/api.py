@@ -1,0 +1,339 @@
+"""The bodies of the REST API, shared by the face that serves it and the SDK that calls it.
+
+Requests refuse unknown fields by name; responses may gain fields.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from farsteer.core.approvals import Approval, Outcome
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import ErrorCode
+from farsteer.core.events import Command, Entry, SessionStatus
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import Attachment, ItemState, QueueItem
+from farsteer.core.session import SessionType, Usage, Worktree
+from farsteer.core.wire import Wire
+
+MAX_TEXT = 1_000_000
+MAX_BODY = 32 * 1024 * 1024
+
+Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Path = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class Request(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+    pass
+
+
+class Response(Struct, frozen=True, rename="camel"):
+    """Every field is always present, so that a reader never has to guess a default."""
+
+
+class AuthRequest(Request):
+    access_token: Annotated[str, Meta(min_length=1, max_length=512)]
+    email: Annotated[str, Meta(max_length=254)] | None = None
+    client_id: Annotated[str, Meta(max_length=100)] | None = None
+    device_type: Annotated[str, Meta(max_length=100)] | None = None
+
+
+class User(Wire):
+    id: int
+    email: str
+    client_id: str | None = None
+    device_type: str | None = None
+
+
+class AuthResponse(Response):
+    token: str
+    user: User
+    namespace: str
+    expires_at: int
+
+
+class MachineView(Response):
+    id: str
+    active: bool
+    active_at: int
+    created_at: int
+    host: str
+    platform: str
+    version: str
+    name: str | None
+    agents: tuple[AgentInfo, ...]
+    roots: tuple[str, ...]
+
+
+class MachinesResponse(Response):
+    machines: list[MachineView]
+
+
+class MachineResponse(Response):
+    machine: MachineView
+
+
+class AgentOnMachine(Response):
+    machine_id: str
+    available: bool
+    version: str | None
+    reason: str | None
+    install: str | None
+
+
+class AgentView(Response):
+    name: str
+    title: str
+    capabilities: Capabilities
+    machines: list[AgentOnMachine]
+
+
+class AgentsResponse(Response):
+    agents: list[AgentView]
+
+
+ModelMode = Literal[
+    "default", "sonnet", "opus", "gpt-5.2-codex", "gpt-5.1-codex-max", "gpt-5.1-codex-mini", "gpt-5.2"
+]
+
+
+class CreateSession(Request):
+    machine_id: Annotated[str, Meta(min_length=1, max_length=100)]
+    directory: Path
+    agent: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    yolo: bool | None = None
+    session_type: SessionType | None = None
+    worktree_name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    claude_agent: Name | None = None
+    openrouter_model: Name | None = None
+    permission_mode: PermissionMode | None = None
+    model_mode: ModelMode | None = None
+    model_reasoning_effort: ReasoningEffort | None = None
+    source: Annotated[str, Meta(max_length=100)] | None = None
+    prompt: Text | None = None
+    title: Name | None = None
+    model: Name | None = None
+    permission_timeout: Annotated[float, Meta(gt=0, le=7 * 86400)] | None = None
+
+
+class LogLineView(Response):
+    timestamp: int
+    step: str
+    message: str
+    status: str
+    code: str | None = None
+
+
+class SessionCreated(Struct, frozen=True, rename="camel", tag_field="type", tag="success"):
+    session_id: str
+    logs: list[LogLineView]
+
+
+class SessionNotCreated(Struct, frozen=True, rename="camel", tag_field="type", tag="error"):
+    message: str
+    logs: list[LogLineView]
+
+
+class SessionView(Response):
+    id: str
+    namespace: str
+    machine_id: str
+    agent: str
+    directory: str
+    status: SessionStatus
+    active: bool
+    """A process runs and its machine is reachable."""
+    thinking: bool
+    """A turn runs."""
+    title: str | None
+    created_at: int
+    updated_at: int
+    seq: int
+    permission_mode: PermissionMode
+    model: str | None
+    model_reasoning_effort: ReasoningEffort | None
+    source: str
+    session_type: SessionType
+    worktree: Worktree | None
+    native_id: str | None
+    turn_id: str | None
+    queue: tuple[QueueItem, ...]
+    approvals: tuple[Approval, ...]
+    pending_requests_count: int
+    usage: Usage
+    commands: tuple[Command, ...]
+    last_message: str | None
+    error: str | None
+    permission_timeout: float | None
+
+
+class SessionsResponse(Response):
+    sessions: list[SessionView]
+    next_cursor: str | None
+
+
+class SessionResponse(Response):
+    session: SessionView
+
+
+class RenameSession(Request):
+    title: Name
+
+
+class Page(Response):
+    limit: int
+    before_seq: int | None
+    after_seq: int | None
+    next_before_seq: int | None
+    next_after_seq: int | None
+    has_more: bool
+
+
+class MessagesResponse(Response):
+    messages: list[Entry]
+    page: Page
+
+
+class NewAttachment(Request):
+    name: Name
+    data: str
+    mime_type: Annotated[str, Meta(max_length=100)] = "application/octet-stream"
+
+    def attachment(self, size: int) -> Attachment:
+        return Attachment(name=self.name, mime_type=self.mime_type, data=self.data, size=size)
+
+
+class SendMessage(Request):
+    text: Text
+    local_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    attachments: Annotated[list[NewAttachment], Meta(max_length=20)] = []
+
+
+class MessageAccepted(Response):
+    id: str
+    local_id: str | None
+    state: ItemState
+    position: int
+    """How many messages of this session are before it."""
+
+
+class ClearMessages(Request):
+    keep_count: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+class MessagesCleared(Response):
+    cleared: int
+    remaining: int
+
+
+class QueueResponse(Response):
+    items: list[QueueItem]
+
+
+class Done(Response):
+    ok: Literal[True] = True
+
+
+class SetPermissionMode(Request):
+    mode: PermissionMode
+
+
+class SetModel(Request):
+    model: Name
+    reasoning_effort: ReasoningEffort | None = None
+
+
+class Typing(Request):
+    text: Annotated[str, Meta(max_length=10_000)]
+    client_id: Annotated[str, Meta(max_length=100)] | None = None
+
+
+class OnlineUser(Response):
+    email: str
+    client_id: str
+    device_type: str | None
+    session_id: str | None
+
+
+class OnlineUsersResponse(Response):
+    users: list[OnlineUser]
+
+
+class ApprovalView(Response):
+    session_id: str
+    session_title: str | None
+    agent: str
+    approval: Approval
+
+
+class ApprovalsResponse(Response):
+    approvals: list[ApprovalView]
+
+
+class Approve(Request):
+    decision: Literal["approved", "approved_for_session"] | None = None
+    mode: PermissionMode | None = None
+    allow_tools: Annotated[list[str], Meta(max_length=100)] = []
+    answers: dict[str, list[str]] | None = None
+    option_id: str | None = None
+    message: Annotated[str, Meta(max_length=10_000)] | None = None
+
+
+class Deny(Request):
+    decision: Literal["denied", "abort"] | None = None
+    option_id: str | None = None
+    message: Annotated[str, Meta(max_length=10_000)] | None = None
+
+
+class ApprovalAnswered(Response):
+    ok: bool
+    outcome: Outcome
+    by: str | None
+
+
+class NewToken(Request):
+    label: Name
+    namespace: Annotated[str, Meta(max_length=64)] | None = None
+    scopes: list[str] | None = None
+    expires_in: Annotated[int, Meta(ge=60)] | None = None
+    """Seconds; None: until revoked."""
+
+
+class TokenView(Response):
+    id: str
+    label: str
+    namespace: str
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None
+    last_used_at: int | None
+
+
+class TokenCreated(Response):
+    token: TokenView
+    secret: str
+    """Shown this once; only its hash is stored."""
+
+
+class TokensResponse(Response):
+    tokens: list[TokenView]
+
+
+class ErrorBody(Wire):
+    code: ErrorCode
+    message: str
+    details: dict[str, object] | None = None
+
+
+class ErrorResponse(Wire):
+    error: ErrorBody
+
+
+class Health(Response):
+    status: str
+    version: str
+    protocol: int
+    uptime: float

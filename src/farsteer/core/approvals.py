@@ -1,0 +1,140 @@
+"""Approvals: what only a person can answer. A permission, a question or a plan; no answer never means yes."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from farsteer.core.errors import BadRequest
+from farsteer.core.modes import PermissionMode, ToolKind
+from farsteer.core.wire import Wire
+
+
+class ApprovalKind(StrEnum):
+    PERMISSION = "permission"
+    QUESTION = "question"
+    PLAN = "plan"
+
+
+class OptionKind(StrEnum):
+    """ACP's kinds of permission option."""
+
+    ALLOW_ONCE = "allow_once"
+    ALLOW_ALWAYS = "allow_always"
+    REJECT_ONCE = "reject_once"
+    REJECT_ALWAYS = "reject_always"
+
+    @property
+    def allows(self) -> bool:
+        return self in (OptionKind.ALLOW_ONCE, OptionKind.ALLOW_ALWAYS)
+
+
+class Option(Wire):
+    id: str
+    name: str
+    kind: OptionKind
+
+
+class Question(Wire):
+    id: str
+    text: str
+    choices: tuple[str, ...] = ()
+    multiple: bool = False
+    free_text: bool = False
+
+
+class Approval(Wire):
+    id: str
+    kind: ApprovalKind
+    title: str
+    created_at: int
+    turn_id: str | None = None
+    tool_call_id: str | None = None
+    tool: str | None = None
+    tool_kind: ToolKind | None = None
+    arguments: dict[str, Any] | None = None
+    options: tuple[Option, ...] = ()
+    questions: tuple[Question, ...] = ()
+    plan: str | None = None
+    expires_at: int | None = None
+    meta: dict[str, Any] | None = None
+
+
+class Outcome(StrEnum):
+    APPROVED = "approved"
+    APPROVED_FOR_SESSION = "approved_for_session"
+    DENIED = "denied"
+    ABORT = "abort"
+    """Denied, and the turn is to stop."""
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    """The turn or its process ended before anybody answered."""
+
+    @property
+    def allows(self) -> bool:
+        return self in (Outcome.APPROVED, Outcome.APPROVED_FOR_SESSION)
+
+
+class Answer(Wire):
+    """A person's answer. `option_id` is exact or absent; `answers` maps question id to chosen texts."""
+
+    outcome: Outcome
+    option_id: str | None = None
+    answers: dict[str, list[str]] | None = None
+    mode: PermissionMode | None = None
+    allow_tools: tuple[str, ...] = ()
+    message: str | None = None
+    by: str | None = None
+    """Who answered: an account, a token's label, a face."""
+
+
+def check_answer(approval: Approval, answer: Answer) -> Answer:
+    """Complete `answer` so that an adapter can use it as it is, or refuse it."""
+    option = _option(approval, answer)
+    if approval.kind is ApprovalKind.QUESTION and answer.outcome.allows:
+        _check_questions(approval, answer)
+    if option is None or answer.option_id == option.id:
+        return answer
+    return Answer(
+        outcome=answer.outcome, option_id=option.id, answers=answer.answers, mode=answer.mode,
+        allow_tools=answer.allow_tools, message=answer.message, by=answer.by,
+    )  # fmt: skip
+
+
+def _option(approval: Approval, answer: Answer) -> Option | None:
+    if answer.option_id is not None:
+        for option in approval.options:
+            if option.id == answer.option_id:
+                if option.kind.allows != answer.outcome.allows:
+                    raise BadRequest(f"option {option.id!r} contradicts the outcome {answer.outcome.value!r}")
+                return option
+        known = [option.id for option in approval.options]
+        raise BadRequest(f"no option {answer.option_id!r} in this approval", options=known)
+    wanted = {
+        Outcome.APPROVED: (OptionKind.ALLOW_ONCE,),
+        Outcome.APPROVED_FOR_SESSION: (OptionKind.ALLOW_ALWAYS, OptionKind.ALLOW_ONCE),
+    }.get(answer.outcome, (OptionKind.REJECT_ONCE, OptionKind.REJECT_ALWAYS))
+    for kind in wanted:
+        for option in approval.options:
+            if option.kind is kind:
+                return option
+    return None
+
+
+def _check_questions(approval: Approval, answer: Answer) -> None:
+    given = answer.answers or {}
+    known = {question.id: question for question in approval.questions}
+    for unknown in given.keys() - known.keys():
+        raise BadRequest(f"no question {unknown!r} in this approval", questions=sorted(known))
+    for question in approval.questions:
+        chosen = given.get(question.id, [])
+        if not chosen:
+            raise BadRequest(f"question {question.id!r} has no answer")
+        if len(chosen) > 1 and not question.multiple:
+            raise BadRequest(f"question {question.id!r} takes one answer")
+        if question.choices and not question.free_text:
+            for text in chosen:
+                if text not in question.choices:
+                    raise BadRequest(
+                        f"{text!r} is not a choice of {question.id!r}", choices=list(question.choices)
+                    )

@@ -1,0 +1,181 @@
+"""Every error Farsteer raises on purpose.
+
+FarsteerError
+├── BadRequest          400  the caller's input is wrong; nothing changed
+├── Unauthorized        401  no token, a wrong one or an expired one
+├── Forbidden           403  the token lacks a scope
+├── NotFound            404  no such object in the caller's namespace
+├── Conflict            409  the object's state does not allow it now
+│   ├── MachineOffline       the machine has no live link
+│   └── AlreadyAnswered      somebody else answered this approval first
+├── TooLarge            413  a body, frame or line over its limit
+├── Unprocessable       422  well-formed, but it cannot be done on that machine
+│   ├── AgentError           the agent is missing, failed to start, died or talks garbage
+│   └── NotCapable           the agent declares that it cannot do this
+├── RateLimited         429  slow down
+├── Unavailable         503  the other side did not answer in time or is shutting down
+└── Internal            500  a defect of ours
+
+Callers branch on `code`, never on the message.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import msgspec
+
+
+class ErrorCode(StrEnum):
+    BAD_REQUEST = "bad_request"
+    INVALID_JSON = "invalid_json"
+    UNKNOWN_FIELD = "unknown_field"
+    INVALID_ID = "invalid_id"
+    UNAUTHORIZED = "unauthorized"
+    TOKEN_EXPIRED = "token_expired"  # noqa: S105
+    FORBIDDEN = "forbidden"
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    ORIGIN_NOT_ALLOWED = "origin_not_allowed"
+    NOT_FOUND = "not_found"
+    MACHINE_NOT_FOUND = "machine_not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    CONFLICT = "conflict"
+    MACHINE_OFFLINE = "machine_offline"
+    ALREADY_ANSWERED = "already_answered"
+    IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    QUEUE_FULL = "queue_full"
+    NOT_CANCELLABLE = "not_cancellable"
+    TOO_LARGE = "too_large"
+    DIRECTORY_MISSING = "directory_missing"
+    DIRECTORY_NOT_ALLOWED = "directory_not_allowed"
+    NOT_A_REPOSITORY = "not_a_repository"
+    WORKTREE_FAILED = "worktree_failed"
+    AGENT_UNKNOWN = "agent_unknown"
+    AGENT_NOT_INSTALLED = "agent_not_installed"
+    AGENT_START_FAILED = "agent_start_failed"
+    AGENT_DIED = "agent_died"
+    AGENT_PROTOCOL = "agent_protocol"
+    NOT_CAPABLE = "not_capable"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    INTERNAL = "internal"
+
+
+class FarsteerError(Exception):
+    """The root. `code` is stable, `status` is its HTTP form, `details` is safe to show."""
+
+    code: ErrorCode = ErrorCode.INTERNAL
+    status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, code: ErrorCode | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        if code is not None:
+            self.code = code
+        self.details = details
+
+    def record(self) -> ErrorRecord:
+        return ErrorRecord(
+            code=self.code, message=self.message, status=self.status, details=self.details or None
+        )
+
+
+class BadRequest(FarsteerError):
+    code = ErrorCode.BAD_REQUEST
+    status = 400
+
+
+class Unauthorized(FarsteerError):
+    code = ErrorCode.UNAUTHORIZED
+    status = 401
+
+
+class Forbidden(FarsteerError):
+    code = ErrorCode.FORBIDDEN
+    status = 403
+
+
+class NotFound(FarsteerError):
+    code = ErrorCode.NOT_FOUND
+    status = 404
+
+
+class Conflict(FarsteerError):
+    code = ErrorCode.CONFLICT
+    status = 409
+
+
+class MachineOffline(Conflict):
+    code = ErrorCode.MACHINE_OFFLINE
+
+    def __init__(self, message: str = "Machine is offline", **details: Any) -> None:
+        super().__init__(message, **details)
+
+
+class AlreadyAnswered(Conflict):
+    code = ErrorCode.ALREADY_ANSWERED
+
+
+class TooLarge(FarsteerError):
+    code = ErrorCode.TOO_LARGE
+    status = 413
+
+
+class Unprocessable(FarsteerError):
+    code = ErrorCode.BAD_REQUEST
+    status = 422
+
+
+class AgentError(Unprocessable):
+    code = ErrorCode.AGENT_START_FAILED
+
+
+class NotCapable(Unprocessable):
+    code = ErrorCode.NOT_CAPABLE
+
+
+class RateLimited(FarsteerError):
+    code = ErrorCode.RATE_LIMITED
+    status = 429
+
+
+class Unavailable(FarsteerError):
+    code = ErrorCode.UNAVAILABLE
+    status = 503
+
+
+class Internal(FarsteerError):
+    code = ErrorCode.INTERNAL
+    status = 500
+
+
+class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as data: how it crosses the link and how it stands in a response."""
+
+    code: ErrorCode
+    message: str
+    status: int = 500
+    details: dict[str, Any] | None = None
+
+    def to_error(self) -> FarsteerError:
+        kind = _BY_STATUS.get(self.status, Internal)
+        if self.code == ErrorCode.MACHINE_OFFLINE:
+            kind = MachineOffline
+        elif self.code == ErrorCode.ALREADY_ANSWERED:
+            kind = AlreadyAnswered
+        elif self.code == ErrorCode.NOT_CAPABLE:
+            kind = NotCapable
+        error = kind(self.message, **(self.details or {}))
+        error.code = self.code
+        return error
+
+
+_BY_STATUS: dict[int, type[FarsteerError]] = {
+    kind.status: kind
+    for kind in (
+        BadRequest, Unauthorized, Forbidden, NotFound, Conflict, TooLarge, Unprocessable, RateLimited,
+        Unavailable, Internal,
+    )
+}  # fmt: skip

@@ -1,0 +1,298 @@
+"""The vocabulary of a session's log. It follows ACP's session updates; turns, approvals, queue and launches are ours.
+
+An event is immutable. The runner numbers it, wraps it in an `Entry` and encodes it once; from then on it is bytes.
+What an agent says that we have no word for travels as `Other`, and its unknown fields in `meta`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from farsteer.core.approvals import Approval, Outcome
+from farsteer.core.modes import PermissionMode, ReasoningEffort, ToolKind
+from farsteer.core.queue import Attachment, ItemState, QueueItem
+from farsteer.core.wire import Wire
+
+
+class Role(StrEnum):
+    USER = "user"
+    AGENT = "agent"
+    SYSTEM = "system"
+
+
+class TurnEndReason(StrEnum):
+    """How a turn ended: ACP's stop reasons, then the ones nobody chose."""
+
+    END_TURN = "end_turn"
+    MAX_TOKENS = "max_tokens"
+    MAX_TURN_REQUESTS = "max_turn_requests"
+    REFUSAL = "refusal"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    """The agent reported an error."""
+    CRASHED = "crashed"
+    """The agent's process ended inside the turn."""
+    LOST = "lost"
+    """The runner ended inside the turn; what the agent did in the meantime is unknown."""
+
+
+class ToolStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+    @property
+    def final(self) -> bool:
+        return self in (ToolStatus.COMPLETED, ToolStatus.FAILED)
+
+
+class SessionStatus(StrEnum):
+    STARTING = "starting"
+    IDLE = "idle"
+    WORKING = "working"
+    WAITING = "waiting"
+    """A turn waits for a person's answer."""
+    STOPPED = "stopped"
+    """No process; the next message starts one."""
+    FAILED = "failed"
+    """The last launch failed; the next message tries again."""
+    UNREACHABLE = "unreachable"
+    """The machine's link is down. Only the hub says this, and never stores it."""
+
+
+class TextBlock(Wire, tag_field="type", tag="text"):
+    text: str
+
+
+class DiffBlock(Wire, tag_field="type", tag="diff"):
+    path: str
+    new_text: str
+    old_text: str | None = None
+
+
+ToolContent = TextBlock | DiffBlock
+
+
+class Location(Wire):
+    path: str
+    line: int | None = None
+
+
+class PlanEntry(Wire):
+    content: str
+    status: str = "pending"
+    priority: str = "medium"
+
+
+class Command(Wire):
+    name: str
+    description: str = ""
+
+
+class Event(Wire, tag_field="kind", kw_only=True):
+    meta: dict[str, Any] | None = None
+
+
+class UserMessage(Event, tag="user_message"):
+    item_id: str
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+    sent_from: str | None = None
+    anchor: str | None = None
+
+
+class AgentMessage(Event, tag="agent_message"):
+    message_id: str
+    text: str
+    anchor: str | None = None
+    """The agent's own id for this message: where a rewind may cut."""
+    partial: bool = False
+    """The turn ended before the message did."""
+
+
+class AgentThought(Event, tag="agent_thought"):
+    message_id: str
+    text: str
+    anchor: str | None = None
+    partial: bool = False
+
+
+class ToolCall(Event, tag="tool_call"):
+    tool_call_id: str
+    title: str
+    tool_kind: ToolKind
+    status: ToolStatus
+    tool: str | None = None
+    input: dict[str, Any] | None = None
+    locations: tuple[Location, ...] = ()
+    content: tuple[ToolContent, ...] = ()
+
+
+class ToolCallUpdate(Event, tag="tool_call_update"):
+    tool_call_id: str
+    status: ToolStatus | None = None
+    title: str | None = None
+    locations: tuple[Location, ...] = ()
+    content: tuple[ToolContent, ...] = ()
+    output: Any = None
+
+
+class Plan(Event, tag="plan"):
+    entries: tuple[PlanEntry, ...] = ()
+
+
+class CommandsUpdate(Event, tag="commands_update"):
+    commands: tuple[Command, ...] = ()
+
+
+class ModeUpdate(Event, tag="mode_update"):
+    """The session's modes as they are now."""
+
+    permission_mode: PermissionMode | None = None
+    model: str | None = None
+    effort: ReasoningEffort | None = None
+
+
+class UsageUpdate(Event, tag="usage_update"):
+    """Tokens of this turn so far, and how full the context is."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    context_used: int | None = None
+    context_size: int | None = None
+    cost_usd: float | None = None
+    model: str | None = None
+
+
+class TitleUpdate(Event, tag="title_update"):
+    title: str
+    by_user: bool = False
+
+
+class TurnStart(Event, tag="turn_start"):
+    turn_id: str
+    item_id: str | None = None
+
+
+class TurnEnd(Event, tag="turn_end"):
+    turn_id: str
+    reason: TurnEndReason
+    error: str | None = None
+
+
+class ApprovalRequested(Event, tag="approval_requested"):
+    approval: Approval
+
+
+class ApprovalResolved(Event, tag="approval_resolved"):
+    approval_id: str
+    outcome: Outcome
+    by: str | None = None
+    option_id: str | None = None
+    answers: dict[str, list[str]] | None = None
+    message: str | None = None
+
+
+class QueueUpdate(Event, tag="queue_update"):
+    item_id: str
+    state: ItemState
+    item: QueueItem | None = None
+    """The item itself, when it enters the queue."""
+    reason: str | None = None
+
+
+class LaunchStart(Event, tag="launch_start"):
+    generation: int
+    resumed: bool
+    native_id: str | None = None
+
+
+class LaunchEnd(Event, tag="launch_end"):
+    generation: int
+    reason: str
+    exit_code: int | None = None
+    stderr: str | None = None
+
+
+class StatusUpdate(Event, tag="status_update"):
+    status: SessionStatus
+    error: str | None = None
+
+
+class Notice(Event, tag="notice"):
+    """Something a person should know: a retry, a rate limit, ignored garbage."""
+
+    text: str
+    level: str = "info"
+    code: str | None = None
+
+
+class Other(Event, tag="other"):
+    """An agent's event of a kind we do not know, kept whole."""
+
+    native_kind: str
+    data: Any = None
+
+
+SessionEvent = (
+    UserMessage | AgentMessage | AgentThought | ToolCall | ToolCallUpdate | Plan | CommandsUpdate | ModeUpdate
+    | UsageUpdate | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested | ApprovalResolved | QueueUpdate
+    | LaunchStart | LaunchEnd | StatusUpdate | Notice | Other
+)  # fmt: skip
+
+_AGENT = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan, CommandsUpdate, UsageUpdate, Other)
+
+
+def role_of(event: SessionEvent) -> Role:
+    if isinstance(event, UserMessage):
+        return Role.USER
+    return Role.AGENT if isinstance(event, _AGENT) else Role.SYSTEM
+
+
+class Entry(Wire):
+    """An event in its place in the log: what clients receive as a message."""
+
+    id: str
+    seq: int
+    role: Role
+    created_at: int
+    content: SessionEvent
+    local_id: str | None = None
+
+
+class DeltaKind(StrEnum):
+    MESSAGE = "agent_message"
+    THOUGHT = "agent_thought"
+    TOOL_OUTPUT = "tool_output"
+
+
+class Delta(Wire):
+    """A live fragment of a message that will be stored whole later. `offset` counts the characters before it."""
+
+    message_id: str
+    kind: DeltaKind
+    text: str
+    offset: int = 0
+
+
+_decoder = msgspec.json.Decoder(Entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """Read an entry, also one written by a newer Farsteer: an unknown kind becomes `Other`."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.ValidationError:
+        raw: dict[str, Any] = msgspec.json.decode(data)
+        content = raw.get("content")
+        if not isinstance(content, dict):
+            raise
+        kind = str(content.get("kind"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        raw["content"] = {"kind": "other", "nativeKind": kind, "data": content}
+        return msgspec.convert(raw, Entry)

@@ -1,0 +1,50 @@
+"""The launch decision: create or resume, never both, by one pure function over the stored row."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from farsteer.core.ids import is_uuid
+from farsteer.core.wire import Wire
+
+
+class Start(StrEnum):
+    CREATE = "create"
+    RESUME = "resume"
+    REFUSE = "refuse"
+    """The conversation belongs to another agent: show it, do not run it."""
+
+
+class LaunchRow(Wire):
+    """What is stored about a session's identity."""
+
+    session_id: str
+    agent: str
+    native_id: str | None = None
+    registered: bool = False
+    """Set only by a real handshake; never by pre-warm, a timeout, a retry or a change of configuration."""
+
+
+class LaunchDecision(Wire):
+    start: Start
+    native_id: str | None = None
+    """Resume: whom. Create: the id to hand to the agent if it accepts ours, else None."""
+
+
+def decide(
+    row: LaunchRow, *, agent: str, caller_chosen_id: bool, transcript_found: bool = False
+) -> LaunchDecision:
+    """Sessions.md 1.6, every line of it.
+
+    `transcript_found`: the agent's own store holds at least one message under the session id, which proves a
+    registration that we failed to record.
+    """
+    if row.agent != agent:
+        return LaunchDecision(start=Start.REFUSE)
+    if row.registered and row.native_id is not None:
+        return LaunchDecision(start=Start.RESUME, native_id=row.native_id)
+    if transcript_found and is_uuid(row.session_id):
+        return LaunchDecision(start=Start.RESUME, native_id=row.native_id or row.session_id)
+    if not caller_chosen_id:
+        return LaunchDecision(start=Start.CREATE)
+    return LaunchDecision(start=Start.CREATE, native_id=row.native_id or row.session_id)

@@ -1,0 +1,71 @@
+"""Permission modes and what each lets an agent do without asking."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class PermissionMode(StrEnum):
+    DEFAULT = "default"
+    ACCEPT_EDITS = "acceptEdits"
+    BYPASS = "bypassPermissions"
+    PLAN = "plan"
+    READ_ONLY = "read-only"
+    SAFE_YOLO = "safe-yolo"
+    YOLO = "yolo"
+
+
+class ReasoningEffort(StrEnum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+
+
+class ToolKind(StrEnum):
+    """ACP's tool kinds."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+class Verdict(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+    DENY = "deny"
+
+
+_HARMLESS = frozenset({ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK})
+_EDITS = _HARMLESS | {ToolKind.EDIT, ToolKind.MOVE}
+_SAFE = _EDITS | {ToolKind.EXECUTE}
+
+
+def verdict(mode: PermissionMode, tool: ToolKind) -> Verdict:
+    """May `tool` run now? Only a person can turn an ASK into a yes."""
+    match mode:
+        case PermissionMode.YOLO | PermissionMode.BYPASS:
+            return Verdict.ALLOW
+        case PermissionMode.PLAN | PermissionMode.READ_ONLY:
+            return Verdict.ALLOW if tool in _HARMLESS else Verdict.DENY
+        case PermissionMode.DEFAULT:
+            allowed = _HARMLESS
+        case PermissionMode.ACCEPT_EDITS:
+            allowed = _EDITS
+        case PermissionMode.SAFE_YOLO:
+            allowed = _SAFE
+    return Verdict.ALLOW if tool in allowed else Verdict.ASK
+
+
+def requested_mode(mode: PermissionMode | None, *, yolo: bool | None) -> PermissionMode:
+    """The mode a session starts in: a named one wins over the `yolo` switch."""
+    if mode is not None:
+        return mode
+    return PermissionMode.YOLO if yolo else PermissionMode.DEFAULT

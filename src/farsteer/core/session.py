@@ -1,0 +1,183 @@
+"""A session: what was asked for, what it is now, and how each event of its log changes it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from farsteer.core import events as ev
+from farsteer.core.approvals import Approval
+from farsteer.core.events import SessionStatus
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import QueueItem, enqueue, settle
+from farsteer.core.wire import Wire
+
+
+class SessionType(StrEnum):
+    SIMPLE = "simple"
+    WORKTREE = "worktree"
+
+
+class Worktree(Wire):
+    base: str
+    path: str
+    branch: str
+    name: str
+
+
+class SessionSpec(Wire):
+    """What a caller asked for. Immutable, kept with the session for its whole life."""
+
+    id: str
+    machine_id: str
+    directory: str
+    agent: str | None = None
+    """None: the first installed agent of the machine's preference list."""
+    session_type: SessionType = SessionType.SIMPLE
+    worktree_name: str | None = None
+    permission_mode: PermissionMode = PermissionMode.DEFAULT
+    model: str | None = None
+    effort: ReasoningEffort | None = None
+    title: str | None = None
+    source: str = "external-api"
+    permission_timeout: float | None = None
+    """Seconds until an unanswered approval expires; None: never."""
+    options: dict[str, str] = {}
+    """What only one agent understands: `claudeAgent`, `openrouterModel`."""
+
+
+class Usage(Wire):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float = 0.0
+    context_used: int | None = None
+    context_size: int | None = None
+
+    def plus(self, update: ev.UsageUpdate) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + update.input_tokens,
+            output_tokens=self.output_tokens + update.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + update.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + update.cache_write_tokens,
+            cost_usd=self.cost_usd + (update.cost_usd or 0.0),
+            context_used=update.context_used if update.context_used is not None else self.context_used,
+            context_size=update.context_size if update.context_size is not None else self.context_size,
+        )
+
+
+class SessionState(Wire):
+    """A session as it is after event `seq`. The runner derives it; the hub stores and shows it."""
+
+    id: str
+    agent: str
+    directory: str
+    """Where the agent runs: the asked-for directory, or its worktree."""
+    status: SessionStatus = SessionStatus.STARTING
+    seq: int = 0
+    title: str | None = None
+    title_by_user: bool = False
+    permission_mode: PermissionMode = PermissionMode.DEFAULT
+    model: str | None = None
+    effort: ReasoningEffort | None = None
+    native_id: str | None = None
+    registered: bool = False
+    """The agent has durably accepted the native id: from now on it is resumed, never created."""
+    generation: int = 0
+    turn_id: str | None = None
+    turn_item: str | None = None
+    queue: tuple[QueueItem, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    usage: Usage = Usage()
+    worktree: Worktree | None = None
+    error: str | None = None
+    last_message: str | None = None
+    commands: tuple[ev.Command, ...] = ()
+    meta: dict[str, Any] | None = None
+
+
+_TITLE_CHARS = 60
+
+
+def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
+    """The state after `event`. Total: an event that changes nothing returns the same object."""
+    match event:
+        case ev.StatusUpdate():
+            return _replace(state, status=event.status, error=event.error)
+        case ev.TurnStart():
+            return _replace(
+                state,
+                status=SessionStatus.WORKING,
+                turn_id=event.turn_id,
+                turn_item=event.item_id,
+                error=None,
+            )
+        case ev.TurnEnd():
+            if state.turn_id != event.turn_id:
+                return state
+            return _replace(
+                state,
+                status=SessionStatus.IDLE,
+                turn_id=None,
+                turn_item=None,
+                approvals=(),
+                error=event.error,
+            )
+        case ev.UserMessage():
+            title = state.title or _title(event.text)
+            return _replace(state, title=title, last_message=_clip(event.text, 200))
+        case ev.AgentMessage():
+            return _replace(state, last_message=_clip(event.text, 200))
+        case ev.ApprovalRequested():
+            status = SessionStatus.WAITING if state.turn_id else state.status
+            return _replace(state, status=status, approvals=(*state.approvals, event.approval))
+        case ev.ApprovalResolved():
+            left = tuple(a for a in state.approvals if a.id != event.approval_id)
+            working = state.status is SessionStatus.WAITING and not left
+            return _replace(state, approvals=left, status=SessionStatus.WORKING if working else state.status)
+        case ev.QueueUpdate():
+            return _replace(state, queue=_queue_after(state.queue, event))
+        case ev.ModeUpdate():
+            return _replace(
+                state,
+                permission_mode=event.permission_mode or state.permission_mode,
+                model=event.model if event.model is not None else state.model,
+                effort=event.effort or state.effort,
+            )
+        case ev.UsageUpdate():
+            return _replace(state, usage=state.usage.plus(event))
+        case ev.TitleUpdate():
+            if state.title_by_user and not event.by_user:
+                return state
+            return _replace(state, title=event.title, title_by_user=event.by_user)
+        case ev.LaunchStart():
+            return _replace(state, generation=event.generation, native_id=event.native_id or state.native_id)
+        case ev.LaunchEnd():
+            if event.generation != state.generation:
+                return state
+            return _replace(state, status=SessionStatus.STOPPED)
+        case ev.CommandsUpdate():
+            return _replace(state, commands=event.commands)
+        case _:
+            return state
+
+
+def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[QueueItem, ...]:
+    if event.state.final:
+        return settle(queue, event.item_id)
+    return queue if event.item is None else enqueue(queue, event.item)
+
+
+def _title(text: str) -> str | None:
+    line = text.strip().split("\n", 1)[0].strip()
+    return _clip(line, _TITLE_CHARS) or None
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+_replace = msgspec.structs.replace

@@ -1,0 +1,26 @@
+"""The one way our values become JSON: camelCase, absent instead of null, unknown fields tolerated on input."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Base of every immutable value that is stored or sent."""
+
+
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+
+
+def decode(data: bytes | str, kind: type[T]) -> T:
+    return msgspec.json.decode(data, type=kind)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON-ready builtins."""
+    return msgspec.to_builtins(value)

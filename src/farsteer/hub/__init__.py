@@ -1,0 +1,1 @@
+"""The hub: where runners, sessions and clients meet."""

@@ -1,0 +1,80 @@
+"""The feed: everything that happens in a namespace, as the SyncEvents every face sends out.
+
+A `SyncEvent` is encoded once, here. A stored one carries its place in the hub's log, the cursor a client resumes from;
+a transient one (delta, typing, presence) has none. Faces register one listener each and do their own framing once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from farsteer.core.wire import encode
+
+_PAYLOAD = {
+    "message-received": "message",
+    "message-delta": "delta",
+    "typing-changed": "typing",
+    "online-users-changed": "users",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SyncEvent:
+    namespace: str
+    type: str
+    subject: str | None
+    """The session or machine it is about."""
+    data: bytes
+    """The whole event as JSON."""
+    cursor: int | None = None
+    merge_key: str | None = None
+    """Transient events with the same key may be merged or replaced for a slow client."""
+
+
+def sync_event(
+    namespace: str, type: str, subject: str | None, payload: bytes | None, *, epoch: str = "", cursor: int | None = None,
+    merge_key: str | None = None,
+) -> SyncEvent:  # fmt: skip
+    """Build the wire form by splicing the already encoded payload in."""
+    parts = [b'{"type":', encode(type), b',"namespace":', encode(namespace)]
+    if subject is not None:
+        key = b"machineId" if type == "machine-updated" else b"sessionId"
+        parts += [b',"', key, b'":', encode(subject)]
+    if cursor is not None:
+        parts += [b',"cursor":"', cursor_text(epoch, cursor).encode(), b'"']
+    if payload is not None:
+        parts += [b',"', _PAYLOAD.get(type, "data").encode(), b'":', payload]
+    parts.append(b"}")
+    return SyncEvent(namespace, type, subject, b"".join(parts), cursor, merge_key)
+
+
+def cursor_text(epoch: str, cursor: int) -> str:
+    """A cursor as clients see it: opaque, and bound to this store."""
+    return f"{epoch}-{cursor}"
+
+
+def parse_cursor(epoch: str, text: str) -> int | None:
+    """The position, or None if the cursor is of another store or no cursor at all."""
+    prefix, _, number = text.rpartition("-")
+    if prefix != epoch or not number.isascii() or not number.isdigit() or len(number) > 18:
+        return None
+    return int(number)
+
+
+Listener = Callable[[list[SyncEvent]], None]
+
+
+class Feed:
+    """Hands each batch of events to every listener, in order, on the event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def publish(self, events: list[SyncEvent]) -> None:
+        for listener in self._listeners:
+            listener(events)

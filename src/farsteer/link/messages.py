@@ -1,0 +1,110 @@
+"""What hub and runner say to each other. In one process the same objects are passed; between two, JSON frames.
+
+Runner → hub: Hello once, then Events, Deltas, Reply, Ping.    Hub → runner: Welcome once, then Ack, Call, Pong.
+
+The runner numbers and encodes each event once; `Item.body` is the encoded `Entry`. The hub answers `Ack` after the
+commit, so what it acknowledged survives both ends. A `Call` may be repeated after a reconnect: commands are idempotent
+by the ids they carry.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.commands import Command
+from farsteer.core.errors import ErrorRecord
+from farsteer.core.events import Delta
+from farsteer.core.session import SessionState
+
+PROTOCOL = 1
+PING_SECONDS = 5.0
+SILENCE_SECONDS = 15.0
+"""A link that says nothing for this long is dead."""
+MAX_FRAME = 64 * 1024 * 1024
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="t", omit_defaults=True):
+    pass
+
+
+class Hello(Message, tag="hello"):
+    machine: MachineInfo
+    sessions: dict[str, int]
+    """Sessions this runner keeps, with the last sequence number it gave."""
+    protocol: int = PROTOCOL
+
+
+class Item(msgspec.Struct, frozen=True, array_like=True):
+    """One event on the wire: its number, its kind, and the encoded entry."""
+
+    seq: int
+    kind: str
+    body: msgspec.Raw
+
+
+class Events(Message, tag="events"):
+    session: str
+    items: list[Item]
+    state: SessionState | None = None
+    """The state after the last item, when it changed."""
+
+
+class Deltas(Message, tag="deltas"):
+    session: str
+    deltas: list[Delta]
+
+
+class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step of a long command, as `logs` of POST /api/sessions shows it."""
+
+    timestamp: int
+    step: str
+    message: str
+    status: str = "ok"
+    code: str | None = None
+
+
+class Reply(Message, tag="reply"):
+    """The answer to a `Call`: an error, or success; creation fills `logs` and `state` either way it can."""
+
+    id: int
+    error: ErrorRecord | None = None
+    logs: list[LogLine] = []
+    state: SessionState | None = None
+
+
+class Ping(Message, tag="ping"):
+    pass
+
+
+class Welcome(Message, tag="welcome"):
+    acked: dict[str, int]
+    """What the hub holds of each session the runner named."""
+    unknown: list[str] = []
+    """Sessions the hub does not have (deleted meanwhile): end and forget them."""
+
+
+class Ack(Message, tag="ack"):
+    session: str
+    seq: int
+
+
+class Call(Message, tag="call"):
+    id: int
+    session: str
+    command: Command
+
+
+class Pong(Message, tag="pong"):
+    pass
+
+
+class Refused(Message, tag="refused"):
+    """The hub will not talk to this runner; trying again without a change is useless."""
+
+    reason: str
+
+
+ToHub = Hello | Events | Deltas | Reply | Ping
+ToRunner = Welcome | Ack | Call | Pong | Refused
