@@ -1,0 +1,1 @@
+"""What tests share. One noun per module, as in src/."""

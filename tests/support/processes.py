@@ -1,0 +1,67 @@
+"""Which processes a test left behind."""
+
+import os
+import time
+from collections.abc import Set
+from pathlib import Path
+
+import psutil
+
+GRACE = 2.0
+
+
+def started_here(workspace: Path) -> set[psutil.Process]:
+    """Living descendants of this process, and orphans that still work in a directory of its tests.
+
+    An orphan of a killed agent has another parent by then, but it keeps its working directory.
+    """
+    found = set(psutil.Process().children(recursive=True))
+    mine = os.getuid()
+    for process in psutil.process_iter():
+        try:
+            if process.uids().real == mine and Path(process.cwd()).is_relative_to(workspace):
+                found.add(process)
+        except psutil.Error:
+            continue
+    found.discard(psutil.Process())
+    return {process for process in found if is_alive(process)}
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """False for a zombie too: it runs no more, and Python's own ResourceWarning reports who did not wait."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def left_behind(
+    workspace: Path, before: Set[psutil.Process] = frozenset(), grace: float = GRACE
+) -> list[psutil.Process]:
+    """What was started since `before` and is still alive after a short grace, for reaping is asynchronous."""
+    deadline = time.monotonic() + grace
+    while True:
+        leftovers = started_here(workspace) - before
+        if not leftovers or time.monotonic() >= deadline:
+            return sorted(leftovers, key=lambda process: process.pid)
+        time.sleep(0.02)
+
+
+def describe(processes: list[psutil.Process]) -> str:
+    lines: list[str] = []
+    for process in processes:
+        try:
+            lines.append(f"  {process.pid}: {' '.join(process.cmdline())} (in {process.cwd()})")
+        except psutil.Error:
+            lines.append(f"  {process.pid}: gone while we looked")
+    return "\n".join(lines)
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """So that one test's leftovers are not reported, or in the way, a second time."""
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.Error:
+            continue
+    psutil.wait_procs(processes, timeout=GRACE)
