@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from farsteer.client import AsyncClient, Client  # pyright: ignore[reportMissingImports]
+    from farsteer.client import AsyncClient, Client  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
 __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "__version__"]
@@ -12,7 +12,7 @@ __all__ = ["AsyncClient", "Client", "__version__"]
 def __getattr__(name: str) -> Any:
     # The SDK and its HTTP library load on first use: the CLI and the runner must start without them.
     if name in {"AsyncClient", "Client"}:
-        from farsteer import client  # pyright: ignore[reportAttributeAccessIssue]
+        from farsteer import client
 
         return getattr(client, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
