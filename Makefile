@@ -83,7 +83,7 @@ clean: ## remove everything that setup and the tools made
 $(JS)/node_modules/.installed: .venv/.synced $(JS)/package.json $(JS)/package-lock.json
 	@echo "setup: installing JavaScript test clients" >&2
 	@cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca \
-		npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2
+		npm ci --cache "$(CURDIR)/.venv/.npm" --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2
 	@touch $@
 
 # The locks must hold on any machine: no local index, no local wheels, every supported Python and platform.
