@@ -167,8 +167,10 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             kind = AlreadyAnswered
         elif self.code == ErrorCode.NOT_CAPABLE:
             kind = NotCapable
-        error = kind(self.message, **(self.details or {}))
+        error = kind(self.message)
         error.code = self.code
+        # Set, not passed: a detail may be called `message` or `code`.
+        error.details = dict(self.details or {})
         return error
 
 
