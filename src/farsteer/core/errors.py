@@ -5,10 +5,12 @@ FarsteerError
 ├── Unauthorized        401  no token, a wrong one or an expired one
 ├── Forbidden           403  the token lacks a scope
 ├── NotFound            404  no such object in the caller's namespace
+├── MethodNotAllowed    405  the address exists, but not with this method
 ├── Conflict            409  the object's state does not allow it now
 │   ├── MachineOffline       the machine has no live link
 │   └── AlreadyAnswered      somebody else answered this approval first
 ├── TooLarge            413  a body, frame or line over its limit
+├── UnsupportedMedia    415  a body that is no JSON
 ├── Unprocessable       422  well-formed, but it cannot be done on that machine
 │   ├── AgentError           the agent is missing, failed to start, died or talks garbage
 │   └── NotCapable           the agent declares that it cannot do this
@@ -47,6 +49,7 @@ class ErrorCode(StrEnum):
     QUEUE_FULL = "queue_full"
     NOT_CANCELLABLE = "not_cancellable"
     TOO_LARGE = "too_large"
+    UNSUPPORTED_MEDIA = "unsupported_media"
     DIRECTORY_MISSING = "directory_missing"
     DIRECTORY_NOT_ALLOWED = "directory_not_allowed"
     NOT_A_REPOSITORY = "not_a_repository"
@@ -102,6 +105,11 @@ class NotFound(FarsteerError):
     status = 404
 
 
+class MethodNotAllowed(FarsteerError):
+    code = ErrorCode.METHOD_NOT_ALLOWED
+    status = 405
+
+
 class Conflict(FarsteerError):
     code = ErrorCode.CONFLICT
     status = 409
@@ -121,6 +129,11 @@ class AlreadyAnswered(Conflict):
 class TooLarge(FarsteerError):
     code = ErrorCode.TOO_LARGE
     status = 413
+
+
+class UnsupportedMedia(FarsteerError):
+    code = ErrorCode.UNSUPPORTED_MEDIA
+    status = 415
 
 
 class Unprocessable(FarsteerError):
@@ -177,7 +190,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 _BY_STATUS: dict[int, type[FarsteerError]] = {
     kind.status: kind
     for kind in (
-        BadRequest, Unauthorized, Forbidden, NotFound, Conflict, TooLarge, Unprocessable, RateLimited,
-        Unavailable, Internal,
+        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, Conflict, TooLarge, UnsupportedMedia,
+        Unprocessable, RateLimited, Unavailable, Internal,
     )
 }  # fmt: skip
