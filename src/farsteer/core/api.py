@@ -5,7 +5,7 @@ Requests refuse unknown fields by name; responses may gain fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -325,7 +325,7 @@ class TokensResponse(Response):
 class ErrorBody(Wire):
     code: ErrorCode
     message: str
-    details: dict[str, object] | None = None
+    details: dict[str, Any] | None = None
 
 
 class ErrorResponse(Wire):
