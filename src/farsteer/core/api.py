@@ -5,8 +5,9 @@ Requests refuse unknown fields by name; responses may gain fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, dataclass_transform
 
+import msgspec
 from msgspec import Meta, Struct
 
 from farsteer.core.approvals import Approval, Outcome
@@ -26,10 +27,12 @@ Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Request(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     pass
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Response(Struct, frozen=True, rename="camel"):
     """Every field is always present, so that a reader never has to guess a default."""
 

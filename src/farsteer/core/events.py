@@ -293,6 +293,6 @@ def decode_entry(data: bytes) -> Entry:
         content = raw.get("content")
         if not isinstance(content, dict):
             raise
-        kind = str(content.get("kind"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        kind = str(content.get("kind"))
         raw["content"] = {"kind": "other", "nativeKind": kind, "data": content}
         return msgspec.convert(raw, Entry)

@@ -9,6 +9,8 @@ by the ids they carry.
 
 from __future__ import annotations
 
+from typing import dataclass_transform
+
 import msgspec
 
 from farsteer.core.capabilities import MachineInfo
@@ -24,6 +26,7 @@ SILENCE_SECONDS = 15.0
 MAX_FRAME = 64 * 1024 * 1024
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Message(msgspec.Struct, frozen=True, tag_field="t", omit_defaults=True):
     pass
 
