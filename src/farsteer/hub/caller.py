@@ -1,0 +1,48 @@
+"""Who calls: what a verified token says about the one behind a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from farsteer.core.errors import Forbidden
+
+
+class Scope(StrEnum):
+    READ = "read"
+    WRITE = "write"
+    APPROVE = "approve"
+    """Answer approvals."""
+    ADMIN = "admin"
+    """Mint and revoke tokens."""
+    RUNNER = "runner"
+    """Connect a machine."""
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Namespace and scopes come from the token's row on this hub, never from the client."""
+
+    namespace: str
+    token_id: str
+    scopes: frozenset[Scope]
+    expires_at: int
+    """When the JWT ends, in milliseconds."""
+    user_id: int = 1
+    owner: bool = False
+    email: str | None = None
+    client_id: str | None = None
+    device_type: str | None = None
+    label: str = "owner"
+
+    @property
+    def name(self) -> str:
+        """How this caller is shown to others."""
+        return self.email or self.label
+
+    def require(self, scope: Scope) -> None:
+        if scope not in self.scopes:
+            raise Forbidden(f"this token lacks the scope {scope.value!r}", scope=scope.value)

@@ -1,0 +1,1 @@
+"""The hub's memory: one interface, and its SQLite form."""
