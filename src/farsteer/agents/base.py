@@ -9,7 +9,7 @@ Rules (the conformance suite in `farsteer.agents.conformance` checks them):
 - After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash.
 - An approval is asked with `Asked` and stays open until `answer` or the end of the turn; no answer never means yes.
 - `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time.
-- After `Exited` nothing follows.
+- After `Exited` nothing follows; `stop` returns after `Exited` was put. Cancelling `start` leaves no process.
 - What the agent says that the adapter has no word for is passed on as `Other`, never dropped and never fatal.
 """
 

@@ -28,7 +28,7 @@ class LaunchRow(Wire):
 class LaunchDecision(Wire):
     start: Start
     native_id: str | None = None
-    """Resume: whom. Create: the id to hand to the agent if it accepts ours, else None."""
+    """Resume: whom. Create: the id to hand to the agent; None: the agent names the conversation itself."""
 
 
 def decide(
@@ -45,6 +45,7 @@ def decide(
         return LaunchDecision(start=Start.RESUME, native_id=row.native_id)
     if transcript_found and is_uuid(row.session_id):
         return LaunchDecision(start=Start.RESUME, native_id=row.native_id or row.session_id)
-    if not caller_chosen_id:
+    chosen = row.native_id or row.session_id
+    if not caller_chosen_id or not is_uuid(chosen):
         return LaunchDecision(start=Start.CREATE)
-    return LaunchDecision(start=Start.CREATE, native_id=row.native_id or row.session_id)
+    return LaunchDecision(start=Start.CREATE, native_id=chosen)

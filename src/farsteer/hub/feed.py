@@ -33,9 +33,15 @@ class SyncEvent:
 
 
 def sync_event(
-    namespace: str, type: str, subject: str | None, payload: bytes | None, *, epoch: str = "", cursor: int | None = None,
+    namespace: str,
+    type: str,
+    subject: str | None,
+    payload: bytes | None,
+    *,
+    epoch: str = "",
+    cursor: int | None = None,
     merge_key: str | None = None,
-) -> SyncEvent:  # fmt: skip
+) -> SyncEvent:
     """Build the wire form by splicing the already encoded payload in."""
     parts = [b'{"type":', encode(type), b',"namespace":', encode(namespace)]
     if subject is not None:

@@ -1,4 +1,4 @@
-"""A road for link messages. Both ends speak through `Transport`; what is beneath (memory, a websocket) is its own affair."""
+"""A road for link messages: what is beneath (memory, a websocket) is its own affair."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The runner: the daemon of one machine. It launches agents and keeps their sessions' logs."""

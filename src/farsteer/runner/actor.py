@@ -1,0 +1,518 @@
+"""One actor per session. It owns the session's queue, launch, approvals and log; everything reaches it through its
+mailbox, in order, so there are no locks and nothing is checked in one place and done in another.
+
+Slow things (starting a process, ending one) run as tasks of their own and report back through the same mailbox.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from farsteer.agents import base
+from farsteer.agents.base import Adapter, LaunchPlan
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.approvals import Answer, Approval, Outcome, check_answer
+from farsteer.core.errors import (
+    AgentError,
+    AlreadyAnswered,
+    Conflict,
+    ErrorCode,
+    FarsteerError,
+    Internal,
+    NotFound,
+)
+from farsteer.core.events import SessionStatus, TurnEndReason
+from farsteer.core.ids import new_id
+from farsteer.core.launch import LaunchRow, Start, decide
+from farsteer.core.queue import ItemState, QueueItem, cancellable, next_item
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import Wire
+from farsteer.runner.life import Life
+from farsteer.runner.log import SessionLog, now_ms
+from farsteer.runner.mailbox import (
+    Expired,
+    InterruptOverdue,
+    Mail,
+    Mailbox,
+    Outputs,
+    Request,
+    Shutdown,
+    Started,
+    Stopped,
+    resolve,
+)
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED_ANSWERS = 200
+
+
+class Limits(Wire):
+    """How long things may take, in seconds."""
+
+    startup: float = 60.0
+    interrupt: float = 5.0
+    """An interrupted agent that has not ended its turn by then is ended itself."""
+    stop_grace: float = 3.0
+
+
+@dataclass(slots=True)
+class ActorContext:
+    """What an actor needs from its runner."""
+
+    adapter: Adapter
+    state_dir: str
+    environment: Callable[[Adapter], dict[str, str]]
+    limits: Limits
+
+
+class SessionActor:
+    def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
+        self.spec = spec
+        self._log = log
+        self._context = context
+        self._adapter = context.adapter
+        self._mailbox = Mailbox()
+        self._life: Life | None = None
+        self._waiting_ready: list[asyncio.Future[None]] = []
+        self._waiting_stopped: list[asyncio.Future[None]] = []
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._answered: dict[str, tuple[Outcome, str | None]] = {}
+        self._restart_pending = False
+        self._closing = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> SessionState:
+        return self._log.state
+
+    def begin(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"session {self.spec.id}")
+
+    async def ask(self, command: do.Command) -> None:
+        """Put `command` into the mailbox and wait for its end. Raises what the command raises."""
+        if self._closing or self._task is None or self._task.done():
+            raise Conflict("this session is closing")
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._mailbox.post(Request(command, done))
+        await done
+
+    async def close(self, reason: str) -> None:
+        """End the process and the actor; the session itself stays in the journal."""
+        if self._task is None:
+            return
+        self._mailbox.post(Shutdown(reason))
+        await self._task
+
+    # -- the loop
+
+    async def _run(self) -> None:
+        await self._guarded(self._recover())
+        while not (self._closing and self._life is None):
+            mail = await self._mailbox.take()
+            await self._guarded(self._handle(mail))
+        self._answer(self._waiting_ready, Conflict("this session is closing"))
+        for timer in self._timers.values():
+            timer.cancel()
+        await self._log.flush()
+        for mail in self._mailbox.rest():
+            if isinstance(mail, Request):
+                mail.resolve(Conflict("this session is closing"))
+
+    async def _guarded(self, step: Awaitable[None]) -> None:
+        """A defect in one step must not take the session with it."""
+        try:
+            await step
+            await self._advance()
+            await self._log.flush()
+        except Exception:  # noqa: BLE001
+            _log.exception("session %s: a step failed", self.spec.id)
+            await self._log.flush()
+
+    async def _handle(self, mail: Mail) -> None:
+        match mail:
+            case Request():
+                await self._answer_request(mail)
+            case Outputs():
+                await self._take_outputs(mail)
+            case Started():
+                await self._started(mail)
+            case Expired():
+                await self._expire(mail.approval_id)
+            case Stopped():
+                if self._life is not None and self._life.generation == mail.generation:
+                    self._exited(base.Exited(exit_code=None, reason="stopped"))
+            case InterruptOverdue():
+                if self.state.turn_id == mail.turn_id and self._life is not None:
+                    self._life.end("the agent did not react to the interrupt")
+            case Shutdown():
+                self._closing = True
+                if self._life is not None:
+                    self._life.end(mail.reason)
+
+    async def _answer_request(self, mail: Request) -> None:
+        try:
+            waits = await self._execute(mail.command, mail.done)
+        except FarsteerError as error:
+            await self._log.flush()
+            mail.resolve(error)
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s: %s failed", self.spec.id, type(mail.command).__name__)
+            await self._log.flush()
+            mail.resolve(Internal(f"the runner failed: {type(error).__name__}"))
+        else:
+            if not waits:
+                await self._log.flush()
+                mail.resolve(None)
+
+    async def _execute(self, command: do.Command, done: asyncio.Future[None]) -> bool:
+        """Do `command`; True if `done` is answered later."""
+        match command:
+            case do.Create() | do.Resume():
+                if self._ready():
+                    return False
+                self._waiting_ready.append(done)
+                await self._ensure_life()
+                return True
+            case do.Send():
+                if not self._log.knows(command.item.id):
+                    self._log.add(
+                        ev.QueueUpdate(item_id=command.item.id, state=ItemState.QUEUED, item=command.item)
+                    )
+            case do.Cancel():
+                item = cancellable(self.state.queue, command.item_id, in_turn=self.state.turn_item)
+                self._settle(item.id, ItemState.CANCELLED, "cancelled by the sender")
+            case do.Abort():
+                await self._abort()
+            case do.Stop():
+                return self._stop(done)
+            case do.Respond():
+                await self._respond(command.approval_id, command.answer)
+            case do.Configure():
+                await self._configure(command)
+            case do.Delete():
+                self._closing = True
+                if self._life is None:
+                    return False
+                self._waiting_stopped.append(done)
+                self._life.end("the session was deleted")
+                return True
+        return False
+
+    async def _recover(self) -> None:
+        """Close what an earlier life of the runner left open. Nothing is run again."""
+        state = self.state
+        if state.turn_id is not None:
+            if any(item.id == state.turn_item for item in state.queue):
+                self._settle(
+                    str(state.turn_item), ItemState.UNKNOWN, "the runner ended while handing it over"
+                )
+            self._end_turn(TurnEndReason.LOST, "the runner ended in the middle of this turn")
+        if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and state.generation:
+            self._log.add(ev.LaunchEnd(generation=state.generation, reason="the runner ended"))
+
+    async def _advance(self) -> None:
+        """Deliver the next message if nothing stands in its way."""
+        if self._closing:
+            return
+        if (
+            self._restart_pending
+            and self.state.turn_id is None
+            and self._life is not None
+            and self._life.ready
+        ):
+            self._restart_pending = False
+            self._life.end("restart with the new configuration")
+            return
+        item = next_item(self.state.queue, in_turn=self.state.turn_id)
+        if item is None:
+            return
+        if not self._ready():
+            await self._ensure_life()
+            return
+        await self._deliver(item)
+
+    # -- turns
+
+    async def _deliver(self, item: QueueItem) -> None:
+        assert self._life is not None
+        assert self._life.launch is not None
+        turn_id = new_id()
+        noted = tuple(msgspec.structs.replace(one, data=None) for one in item.attachments)
+        self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
+        self._log.add(
+            ev.UserMessage(item_id=item.id, text=item.text, attachments=noted, sent_from=item.sent_from),
+            local_id=item.local_id,
+        )
+        await self._log.flush()
+        try:
+            await self._life.launch.send(
+                base.Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments)
+            )
+        except FarsteerError as error:
+            self._settle(item.id, ItemState.FAILED, error.message)
+            self._end_turn(TurnEndReason.FAILED, error.message)
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s: handing over a message failed", self.spec.id)
+            self._settle(item.id, ItemState.UNKNOWN, f"handing it over failed: {type(error).__name__}")
+            self._end_turn(TurnEndReason.FAILED, "the message could not be handed to the agent")
+        else:
+            self._settle(item.id, ItemState.DELIVERED)
+
+    async def _take_outputs(self, mail: Outputs) -> None:
+        life = self._life
+        if life is None or life.generation != mail.generation:
+            return
+        deltas: list[ev.Delta] = []
+        for output in mail.outputs:
+            match output:
+                case base.Fragment():
+                    deltas.append(output.delta)
+                    continue
+                case base.Said():
+                    self._log.add(output.event)
+                case base.Asked():
+                    self._open_approval(output.approval)
+                case base.Withdrawn():
+                    self._close_approval(output.approval_id, Outcome.CANCELLED)
+                case base.TurnEnded():
+                    self._turn_ended(output)
+                case base.Registered():
+                    self._log.patch(native_id=output.native_id, registered=True)
+                case base.Exited():
+                    self._exited(output)
+            if deltas:
+                self._log.stream(deltas)
+                deltas = []
+        if deltas:
+            self._log.stream(deltas)
+
+    def _turn_ended(self, output: base.TurnEnded) -> None:
+        if self.state.turn_id != output.turn_id:
+            return
+        reason, error = output.reason, output.error
+        if reason is TurnEndReason.CRASHED and self._life is not None and self._life.reason is not None:
+            reason, error = TurnEndReason.CANCELLED, self._life.reason
+        self._end_turn(reason, error)
+
+    def _end_turn(self, reason: TurnEndReason, error: str | None = None) -> None:
+        for approval in self.state.approvals:
+            self._close_approval(approval.id, Outcome.CANCELLED)
+        turn_id = self.state.turn_id
+        if turn_id is not None:
+            self._cancel_timer(turn_id)
+            self._log.add(ev.TurnEnd(turn_id=turn_id, reason=reason, error=error))
+
+    async def _abort(self) -> None:
+        """Interrupt in bounded steps: ask, wait for the real end of the turn, else end the process."""
+        turn_id = self.state.turn_id
+        if turn_id is None:
+            waiting = next_item(self.state.queue, in_turn=None)
+            if waiting is not None:
+                self._settle(waiting.id, ItemState.CANCELLED, "aborted before it started")
+            return
+        if turn_id in self._timers or self._life is None or self._life.launch is None:
+            return
+        self._timer(turn_id, self._context.limits.interrupt, InterruptOverdue(turn_id))
+        try:
+            await self._life.launch.interrupt()
+        except FarsteerError as error:
+            _log.warning("session %s: interrupt failed: %s", self.spec.id, error)
+            self._life.end("the agent could not be interrupted")
+
+    def _settle(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
+        self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
+
+    # -- approvals
+
+    def _open_approval(self, approval: Approval) -> None:
+        limit = self.spec.permission_timeout
+        if limit is not None:
+            approval = msgspec.structs.replace(approval, expires_at=now_ms() + int(limit * 1000))
+            self._timer(approval.id, limit, Expired(approval.id))
+        self._log.add(ev.ApprovalRequested(approval=approval))
+
+    async def _respond(self, approval_id: str, answer: Answer) -> None:
+        approval = self._approval(approval_id)
+        answer = check_answer(approval, answer)
+        if self._life is None or self._life.launch is None:
+            raise Conflict("the agent that asked is gone")
+        await self._life.launch.answer(approval, answer)
+        self._close_approval(approval_id, answer.outcome, answer)
+        if answer.mode is not None:
+            await self._configure(do.Configure(permission_mode=answer.mode))
+        if answer.outcome is Outcome.ABORT:
+            await self._abort()
+
+    async def _expire(self, approval_id: str) -> None:
+        self._timers.pop(approval_id, None)
+        if any(approval.id == approval_id for approval in self.state.approvals):
+            await self._respond(
+                approval_id, Answer(outcome=Outcome.TIMED_OUT, message="nobody answered in time")
+            )
+
+    def _approval(self, approval_id: str) -> Approval:
+        for approval in self.state.approvals:
+            if approval.id == approval_id:
+                return approval
+        known = self._answered.get(approval_id)
+        if known is None:
+            raise NotFound("no such approval in this session")
+        outcome, by = known
+        raise AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by)
+
+    def _close_approval(self, approval_id: str, outcome: Outcome, answer: Answer | None = None) -> None:
+        if not any(approval.id == approval_id for approval in self.state.approvals):
+            return
+        self._cancel_timer(approval_id)
+        answer = answer or Answer(outcome=outcome)
+        self._answered[approval_id] = (outcome, answer.by)
+        if len(self._answered) > _REMEMBERED_ANSWERS:
+            del self._answered[next(iter(self._answered))]
+        self._log.add(
+            ev.ApprovalResolved(
+                approval_id=approval_id, outcome=outcome, by=answer.by, option_id=answer.option_id,
+                answers=answer.answers, message=answer.message,
+            )
+        )  # fmt: skip
+
+    # -- configuration
+
+    async def _configure(self, change: do.Configure) -> None:
+        if change.title is not None:
+            self._log.add(ev.TitleUpdate(title=change.title, by_user=True))
+        state = self.state
+        mode = change.permission_mode if change.permission_mode != state.permission_mode else None
+        model = change.model if change.model != state.model else None
+        effort = change.effort if change.effort != state.effort else None
+        if mode is None and model is None and effort is None:
+            return
+        launch = self._life.launch if self._life is not None else None
+        can = self._adapter.capabilities
+        if launch is not None:
+            if mode is not None and can.live_mode:
+                await launch.set_permission_mode(mode)
+            if model is not None and can.live_model:
+                await launch.set_model(model)
+            if effort is not None and can.live_effort:
+                await launch.set_effort(effort)
+        live = (mode is None or can.live_mode) and (model is None or can.live_model)
+        if self._life is not None and not (live and (effort is None or can.live_effort)):
+            self._restart_pending = True
+        self._log.add(ev.ModeUpdate(permission_mode=mode, model=model, effort=effort))
+
+    # -- launches
+
+    def _ready(self) -> bool:
+        return self._life is not None and self._life.ready
+
+    async def _ensure_life(self) -> None:
+        """Start a process unless one is there; one that is ending is replaced when it is gone."""
+        if self._life is not None:
+            return
+        plan = self._plan()
+        self._restart_pending = False
+        self._life = Life(self._adapter, plan, self._mailbox, self._context.limits.stop_grace)
+        resumed = plan.decision.start is Start.RESUME
+        self._log.add(
+            ev.LaunchStart(generation=plan.generation, resumed=resumed, native_id=plan.decision.native_id)
+        )
+        self._log.add(ev.StatusUpdate(status=SessionStatus.STARTING))
+        await self._log.flush()
+        self._life.begin()
+
+    def _plan(self) -> LaunchPlan:
+        state, adapter = self.state, self._adapter
+        decision = decide(
+            LaunchRow(
+                session_id=state.id, agent=state.agent, native_id=state.native_id, registered=state.registered
+            ),
+            agent=adapter.name,
+            caller_chosen_id=adapter.capabilities.caller_chosen_id,
+            transcript_found=not state.registered
+            and adapter.has_transcript(state.id, self._context.state_dir),
+        )
+        return LaunchPlan(
+            session_id=state.id, directory=state.directory, generation=state.generation + 1, decision=decision,
+            permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=self.spec.source,
+            options=self.spec.options, environment=self._context.environment(adapter),
+            state_dir=self._context.state_dir, startup_timeout=self._context.limits.startup,
+        )  # fmt: skip
+
+    async def _started(self, mail: Started) -> None:
+        life = self._life
+        if life is None or life.generation != mail.generation:
+            if mail.launch is not None:
+                await mail.launch.stop(self._context.limits.stop_grace)
+            return
+        if mail.launch is None:
+            await self._not_started(life, mail.error or AgentError("the agent did not start"))
+            return
+        life.started(mail.launch)
+        if mail.launch.native_id not in (None, self.state.native_id):
+            self._log.patch(native_id=mail.launch.native_id)
+        if life.ready:
+            self._log.add(ev.StatusUpdate(status=SessionStatus.IDLE))
+            await self._log.flush()
+            self._answer(self._waiting_ready, None)
+
+    async def _not_started(self, life: Life, error: FarsteerError) -> None:
+        self._life = None
+        self._log.add(ev.LaunchEnd(generation=life.generation, reason=life.reason or error.message))
+        if life.reason is None:
+            self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
+            for item in self.state.queue:
+                self._settle(item.id, ItemState.FAILED, error.message)
+        await self._log.flush()
+        self._answer(self._waiting_ready, error)
+        self._answer(self._waiting_stopped, None)
+
+    def _stop(self, done: asyncio.Future[None]) -> bool:
+        for item in self.state.queue:
+            if item.id != self.state.turn_item:
+                self._settle(item.id, ItemState.CANCELLED, "the session was stopped")
+        if self._life is None:
+            return False
+        self._waiting_stopped.append(done)
+        self._life.end("stopped")
+        return True
+
+    def _exited(self, output: base.Exited) -> None:
+        life = self._life
+        assert life is not None
+        self._life = None
+        if self.state.turn_id is not None:
+            if life.reason is not None:
+                self._end_turn(TurnEndReason.CANCELLED, life.reason)
+            else:
+                self._end_turn(TurnEndReason.CRASHED, output.reason)
+        self._log.add(
+            ev.LaunchEnd(
+                generation=life.generation, reason=life.reason or output.reason, exit_code=output.exit_code,
+                stderr=output.stderr if life.reason is None else None,
+            )
+        )  # fmt: skip
+        self._answer(self._waiting_ready, AgentError(output.reason, code=ErrorCode.AGENT_DIED))
+        self._answer(self._waiting_stopped, None)
+
+    # -- small things
+
+    def _answer(self, waiting: list[asyncio.Future[None]], error: FarsteerError | None) -> None:
+        for done in waiting:
+            resolve(done, error)
+        waiting.clear()
+
+    def _timer(self, key: str, seconds: float, mail: Mail) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(seconds, self._mailbox.post, mail)
+
+    def _cancel_timer(self, key: str) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()

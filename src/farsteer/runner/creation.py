@@ -1,0 +1,100 @@
+"""Creating a session, step by step, each step told to the caller whether it ends well or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from farsteer.agents import registry
+from farsteer.core import commands as do
+from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
+from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
+from farsteer.link.messages import LogLine, Reply
+from farsteer.runner.directory import check_directory
+from farsteer.runner.log import now_ms
+from farsteer.runner.machine import preferred_agent
+from farsteer.runner.worktree import create_worktree, remove_worktree
+
+if TYPE_CHECKING:
+    from farsteer.runner.runner import Runner
+
+
+class Creation:
+    def __init__(self, runner: Runner, spec: SessionSpec) -> None:
+        self._runner = runner
+        self._spec = spec
+        self._logs: list[LogLine] = []
+        self._worktree: Worktree | None = None
+        self._step = "start"
+
+    async def run(self, call_id: int) -> Reply:
+        try:
+            state = await self._create()
+        except FarsteerError as error:
+            self._note(self._step, error.message, status="error", code=error.code.value)
+            if self._worktree is not None:
+                await remove_worktree(self._worktree)
+            return Reply(id=call_id, error=error.record(), logs=self._logs)
+        return Reply(id=call_id, logs=self._logs, state=state)
+
+    async def _create(self) -> SessionState:
+        spec, runner = self._spec, self._runner
+        known = runner.actor(spec.id)
+        if known is not None:
+            await known.ask(do.Create(spec=spec))
+            return known.state
+        directory = self._directory()
+        agent = await self._agent()
+        if spec.session_type is SessionType.WORKTREE:
+            directory = await self._make_worktree(directory)
+        self._step = "launch"
+        actor = await runner.create(
+            spec,
+            SessionState(
+                id=spec.id,
+                agent=agent,
+                directory=str(directory),
+                title=spec.title,
+                title_by_user=spec.title is not None,
+                permission_mode=spec.permission_mode,
+                model=spec.model,
+                effort=spec.effort,
+                worktree=self._worktree,
+            ),
+        )
+        try:
+            await actor.ask(do.Create(spec=spec))
+        except BaseException:
+            await runner.forget(spec.id)
+            raise
+        self._note("launch", f"{agent} is ready to take a message")
+        return actor.state
+
+    def _directory(self) -> Path:
+        self._step = "directory"
+        directory = check_directory(self._spec.directory, self._runner.settings.roots)
+        self._note("directory", f"running in {directory}")
+        return directory
+
+    async def _agent(self) -> str:
+        self._step = "agent"
+        runner = self._runner
+        name = self._spec.agent or preferred_agent(await runner.describe(), runner.settings)
+        info = await registry.adapter(name).detect()
+        if not info.available:
+            how = f" ({info.install})" if info.install else ""
+            raise AgentError(
+                f"{info.title} is not installed on this machine: {info.reason or 'not found'}{how}",
+                code=ErrorCode.AGENT_NOT_INSTALLED,
+            )
+        self._note("agent", f"{info.title} {info.version or ''}".strip())
+        return name
+
+    async def _make_worktree(self, directory: Path) -> Path:
+        self._step = "worktree"
+        worktree = self._worktree = await create_worktree(directory, self._spec.worktree_name)
+        self._note("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
+        return Path(worktree.path)
+
+    def _note(self, step: str, message: str, *, status: str = "ok", code: str | None = None) -> None:
+        self._logs.append(LogLine(timestamp=now_ms(), step=step, message=message, status=status, code=code))

@@ -1,0 +1,138 @@
+"""The journal: what a runner must not forget: each session, and every event that the hub has not confirmed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import decode, encode
+from farsteer.db.migrations import Migration
+from farsteer.db.writer import Writer
+from farsteer.link.messages import Item
+
+_KEEP_SETTLED = 500
+_PAGE_ITEMS = 1000
+_PAGE_BYTES = 4 * 1024 * 1024
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        """
+        CREATE TABLE sessions (id TEXT PRIMARY KEY, spec BLOB NOT NULL, state BLOB NOT NULL);
+        CREATE TABLE outbox (
+            session TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (session, seq)
+        ) WITHOUT ROWID;
+        CREATE TABLE settled (
+            n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, item TEXT NOT NULL
+        );
+        CREATE INDEX settled_by_session ON settled (session, n);
+        """,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    spec: SessionSpec
+    state: SessionState
+    settled: tuple[str, ...]
+    """Items that have had their outcome, newest last: a repeat of one is not a new message."""
+
+
+class Journal:
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, path: Path) -> Journal:
+        return cls(await Writer.open(path, MIGRATIONS))
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+    async def load(self) -> list[Stored]:
+        def read(db: sqlite3.Connection) -> list[Stored]:
+            rows = db.execute("SELECT id, spec, state FROM sessions").fetchall()
+            settled: dict[str, list[str]] = {}
+            for session, item in db.execute("SELECT session, item FROM settled ORDER BY n"):
+                settled.setdefault(session, []).append(item)
+            return [
+                Stored(decode(spec, SessionSpec), decode(state, SessionState), tuple(settled.get(id, ())))
+                for id, spec, state in rows
+            ]
+
+        return await self._writer.run(read)
+
+    async def create(self, spec: SessionSpec, state: SessionState) -> None:
+        row = (spec.id, encode(spec), encode(state))
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO sessions (id, spec, state) VALUES (?, ?, ?)", row)
+
+        await self._writer.run(write)
+
+    async def append(self, state: SessionState, items: Sequence[Item], settled: Sequence[str] = ()) -> None:
+        """Commit `items` and the state after them. Returns when they are on the disk."""
+        id = state.id
+        body = encode(state)
+        rows = [(id, item.seq, item.kind, bytes(item.body)) for item in items]
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
+            db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", rows)
+            if settled:
+                db.executemany(
+                    "INSERT INTO settled (session, item) VALUES (?, ?)", [(id, one) for one in settled]
+                )
+                db.execute(
+                    "DELETE FROM settled WHERE session = ? AND n <= (SELECT n FROM settled WHERE session = ?"
+                    " ORDER BY n DESC LIMIT 1 OFFSET ?)",
+                    (id, id, _KEEP_SETTLED),
+                )
+
+        await self._writer.run(write)
+
+    async def outbox(self, session: str, after: int) -> list[Item]:
+        """The next page of a session's unconfirmed events, oldest first."""
+
+        def read(db: sqlite3.Connection) -> list[Item]:
+            page: list[Item] = []
+            size = 0
+            rows = db.execute(
+                "SELECT seq, kind, body FROM outbox WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
+                (session, after, _PAGE_ITEMS),
+            )
+            for seq, kind, body in rows:
+                page.append(Item(seq, kind, msgspec.Raw(body)))
+                size += len(body)
+                if size >= _PAGE_BYTES:
+                    break
+            return page
+
+        return await self._writer.run(read)
+
+    async def confirm(self, confirmed: dict[str, int]) -> None:
+        """Forget what the hub has committed."""
+        rows = list(confirmed.items())
+
+        def write(db: sqlite3.Connection) -> None:
+            db.executemany("DELETE FROM outbox WHERE session = ? AND seq <= ?", rows)
+
+        await self._writer.run(write)
+
+    async def forget(self, session: str) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            for statement in (
+                "DELETE FROM outbox WHERE session = ?",
+                "DELETE FROM settled WHERE session = ?",
+                "DELETE FROM sessions WHERE id = ?",
+            ):
+                db.execute(statement, (session,))
+
+        await self._writer.run(write)

@@ -1,0 +1,75 @@
+"""One life of a session's agent, from the decision to start it until its process is reaped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from farsteer.agents.base import Adapter, Launch, LaunchPlan
+from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
+from farsteer.runner.mailbox import Mailbox, Started, Stopped
+
+_log = logging.getLogger(__name__)
+
+
+class Life:
+    """Starting and stopping take time: they run as tasks here and report to the actor's mailbox."""
+
+    def __init__(self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, stop_grace: float) -> None:
+        self.generation = plan.generation
+        self.launch: Launch | None = None
+        self.reason: str | None = None
+        """Why we end it; None while we do not."""
+        self._adapter = adapter
+        self._plan = plan
+        self._mailbox = mailbox
+        self._stop_grace = stop_grace
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """The agent can take a message."""
+        return self.launch is not None and self.reason is None
+
+    def begin(self) -> None:
+        self._task = asyncio.create_task(self._start(), name=f"start {self._plan.session_id}")
+
+    def started(self, launch: Launch) -> None:
+        self.launch = launch
+        if self.reason is not None:
+            self._stop(launch)
+
+    def end(self, reason: str) -> None:
+        """Begin to end it; the first reason counts."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        if self.launch is not None:
+            self._stop(self.launch)
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _start(self) -> None:
+        plan = self._plan
+        launch: Launch | None = None
+        error: FarsteerError | None = None
+        try:
+            launch = await self._adapter.start(plan, self._mailbox.sink(plan.generation))
+        except asyncio.CancelledError:
+            error = AgentError("the start was called off")
+        except FarsteerError as failure:
+            error = failure
+        except Exception as failure:  # noqa: BLE001
+            _log.exception("session %s: the adapter failed to start", plan.session_id)
+            error = AgentError(f"the agent did not start: {failure}", code=ErrorCode.AGENT_START_FAILED)
+        self._mailbox.post(Started(plan.generation, launch, error))
+
+    def _stop(self, launch: Launch) -> None:
+        self._task = asyncio.create_task(self._end(launch), name=f"stop {self._plan.session_id}")
+
+    async def _end(self, launch: Launch) -> None:
+        try:
+            await launch.stop(self._stop_grace)
+        except Exception:  # noqa: BLE001
+            _log.exception("session %s: stopping the agent failed", self._plan.session_id)
+        self._mailbox.post(Stopped(self.generation))

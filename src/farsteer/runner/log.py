@@ -1,0 +1,113 @@
+"""A session's log at its source: numbers events, derives the state, encodes once, commits, then publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from farsteer.core import events as ev
+from farsteer.core.events import Entry, SessionEvent, role_of
+from farsteer.core.session import SessionState, apply
+from farsteer.core.wire import encode
+from farsteer.link.messages import Item
+from farsteer.runner.journal import Journal
+
+_KEEP_SETTLED = 500
+_log = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Publisher(Protocol):
+    """Where committed events go: the link."""
+
+    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None: ...
+
+    def fragments(self, session: str, deltas: list[ev.Delta]) -> None: ...
+
+
+class SessionLog:
+    """The one writer of one session's log."""
+
+    def __init__(
+        self, state: SessionState, journal: Journal, publisher: Publisher, settled: Iterable[str] = ()
+    ) -> None:
+        self.state = state
+        self._journal = journal
+        self._publisher = publisher
+        self._pending: list[Item] = []
+        self._settled = OrderedDict.fromkeys(settled)
+        self._newly_settled: list[str] = []
+        self._committed = state
+        self._shown = _essence(state)
+
+    def add(self, event: SessionEvent, *, local_id: str | None = None) -> None:
+        """Take `event` into the log; it counts from the next `flush`."""
+        seq = self.state.seq + 1
+        entry = Entry(
+            id=f"{self.state.id}:{seq}",
+            seq=seq,
+            role=role_of(event),
+            created_at=now_ms(),
+            content=event,
+            local_id=local_id,
+        )
+        self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
+        kind = type(event).__struct_config__.tag
+        self._pending.append(Item(seq, str(kind), msgspec.Raw(encode(entry))))
+        if isinstance(event, ev.QueueUpdate) and event.state.final:
+            self._settled[event.item_id] = None
+            self._newly_settled.append(event.item_id)
+            if len(self._settled) > _KEEP_SETTLED:
+                self._settled.popitem(last=False)
+
+    def patch(self, **changes: object) -> None:
+        """Change what is no event: the native id's registration, the worktree."""
+        self.state = msgspec.structs.replace(self.state, **changes)
+
+    def knows(self, item_id: str) -> bool:
+        """This item is in the queue or has had its outcome."""
+        return item_id in self._settled or any(item.id == item_id for item in self.state.queue)
+
+    async def flush(self) -> None:
+        """Commit what was added, then publish it. Nothing is shown that is not on the disk."""
+        if self.state is self._committed:
+            return
+        state, items, settled = self.state, self._pending, self._newly_settled
+        self._pending, self._newly_settled = [], []
+        self._committed = state
+        await self._commit(state, items, settled)
+        essence = _essence(state)
+        changed = essence != self._shown
+        self._shown = essence
+        self._publisher.publish(state, items, changed=changed)
+
+    async def _commit(self, state: SessionState, items: Sequence[Item], settled: Sequence[str]) -> None:
+        """A full or failing disk holds the session up until it is mended; it loses nothing."""
+        delay = 0.1
+        while True:
+            try:
+                return await self._journal.append(state, items, settled)
+            except sqlite3.Error:
+                _log.exception(
+                    "session %s: the journal cannot be written; trying again in %.1f s", state.id, delay
+                )
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, 10.0)
+
+    def stream(self, deltas: list[ev.Delta]) -> None:
+        self._publisher.fragments(self.state.id, deltas)
+
+
+def _essence(state: SessionState) -> SessionState:
+    """What a session list shows; a message alone does not change it."""
+    return msgspec.structs.replace(state, seq=0, last_message=None)

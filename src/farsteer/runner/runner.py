@@ -1,0 +1,117 @@
+"""The runner: one machine's sessions, each with its actor, joined to the hub by one link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from farsteer.agents import registry
+from farsteer.agents.base import Adapter
+from farsteer.agents.environment import scrubbed
+from farsteer.core import commands as do
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.errors import FarsteerError, Internal, NotFound
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.link.messages import Call, Reply
+from farsteer.runner import machine
+from farsteer.runner.actor import ActorContext, Limits, SessionActor
+from farsteer.runner.creation import Creation
+from farsteer.runner.journal import Journal
+from farsteer.runner.lanes import Lanes
+from farsteer.runner.log import SessionLog
+from farsteer.runner.settings import RunnerSettings, load_settings
+from farsteer.runner.uplink import Connect, Uplink
+
+_log = logging.getLogger(__name__)
+
+
+class Runner:
+    def __init__(self, home: Path, journal: Journal, settings: RunnerSettings, limits: Limits) -> None:
+        self.home = home
+        self.settings = settings
+        self.limits = limits
+        self._journal = journal
+        self._lanes = Lanes()
+        self._actors: dict[str, SessionActor] = {}
+        self._uplink = Uplink(journal, self._lanes, self.handle, self.forget)
+
+    @classmethod
+    async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
+        """Open the journal in `home` and take up the sessions it holds."""
+        journal = await Journal.open(home / "runner.db")
+        runner = cls(home, journal, load_settings(home), limits or Limits())
+        for stored in await journal.load():
+            try:
+                runner.adopt(stored.spec, stored.state, stored.settled)
+            except FarsteerError as error:
+                _log.error("session %s is left alone: %s", stored.spec.id, error)
+        return runner
+
+    @property
+    def connected(self) -> asyncio.Event:
+        """Set while a hub has welcomed this machine."""
+        return self._uplink.connected
+
+    async def run(self, connect: Connect) -> None:
+        """Keep the link until cancelled."""
+        await self._uplink.run(connect, await self.describe())
+
+    async def describe(self) -> MachineInfo:
+        return await machine.describe(self.home, self.settings)
+
+    async def close(self) -> None:
+        """End every agent and write down how each session stands."""
+        await asyncio.gather(*(actor.close("the runner was shut down") for actor in self._actors.values()))
+        await self._journal.close()
+
+    async def handle(self, call: Call) -> Reply:
+        """Do one call of the hub. Never raises: an error is an answer."""
+        command = call.command
+        try:
+            if isinstance(command, do.Create):
+                return await Creation(self, command.spec).run(call.id)
+            actor = self._actors.get(call.session)
+            if isinstance(command, do.Delete):
+                await self.forget(call.session)
+            elif actor is None:
+                raise NotFound("this machine does not have that session")
+            else:
+                await actor.ask(command)
+        except FarsteerError as error:
+            return Reply(id=call.id, error=error.record())
+        except Exception as error:  # noqa: BLE001
+            _log.exception("a call failed")
+            return Reply(id=call.id, error=Internal(f"the runner failed: {type(error).__name__}").record())
+        return Reply(id=call.id)
+
+    def actor(self, session: str) -> SessionActor | None:
+        return self._actors.get(session)
+
+    async def create(self, spec: SessionSpec, state: SessionState) -> SessionActor:
+        await self._journal.create(spec, state)
+        return self.adopt(spec, state)
+
+    def adopt(self, spec: SessionSpec, state: SessionState, settled: tuple[str, ...] = ()) -> SessionActor:
+        """Begin the actor of a session that is in the journal."""
+        adapter = registry.adapter(state.agent)
+        state_dir = self.home / "agents" / state.agent
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = SessionLog(state, self._journal, self._lanes, settled)
+        context = ActorContext(adapter, str(state_dir), self._environment, self.limits)
+        actor = self._actors[spec.id] = SessionActor(spec, log, context)
+        self._lanes.track(state)
+        actor.begin()
+        return actor
+
+    async def forget(self, session: str) -> None:
+        """End a session and every trace of it on this machine. Idempotent."""
+        actor = self._actors.pop(session, None)
+        if actor is not None:
+            await actor.close("the session was deleted")
+        self._lanes.forget(session)
+        await self._journal.forget(session)
+
+    def _environment(self, adapter: Adapter) -> dict[str, str]:
+        return scrubbed(os.environ, (*adapter.environment_names, *self.settings.environment))

@@ -1,0 +1,154 @@
+"""The runner's end of the link: sends what is committed, confirms what the hub has, and takes the hub's calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import sqlite3
+from collections.abc import Awaitable, Callable
+
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.errors import FarsteerError, Unauthorized
+from farsteer.link.messages import (
+    PING_SECONDS,
+    SILENCE_SECONDS,
+    Ack,
+    Call,
+    Deltas,
+    Events,
+    Hello,
+    Ping,
+    Refused,
+    Reply,
+    ToHub,
+    ToRunner,
+    Welcome,
+)
+from farsteer.link.transport import LinkClosed, Transport
+from farsteer.runner.journal import Journal
+from farsteer.runner.lanes import Lane, Lanes
+
+_log = logging.getLogger(__name__)
+
+_FIRST_DELAY = 0.2
+_LONGEST_DELAY = 30.0
+
+LinkTransport = Transport[ToHub, ToRunner]
+Connect = Callable[[], Awaitable[LinkTransport]]
+Handler = Callable[[Call], Awaitable[Reply]]
+Forget = Callable[[str], Awaitable[None]]
+
+
+class Uplink:
+    def __init__(self, journal: Journal, lanes: Lanes, handle: Handler, forget: Forget) -> None:
+        self._journal = journal
+        self._lanes = lanes
+        self._handle = handle
+        self._forget = forget
+        self._confirmed: dict[str, int] = {}
+        self._acked = asyncio.Event()
+        self.connected = asyncio.Event()
+        """Set while a hub has welcomed us."""
+
+    async def run(self, connect: Connect, machine: MachineInfo) -> None:
+        """Keep a link to the hub until cancelled; a lost one comes back with growing, jittered pauses."""
+        delay = _FIRST_DELAY
+        while True:
+            try:
+                transport = await connect()
+                delay = await self._live(transport, machine, delay)
+            except (LinkClosed, OSError, FarsteerError) as error:
+                _log.warning(
+                    "no link to the hub (%s); next try in %.1f s", error or type(error).__name__, delay
+                )
+                if isinstance(error, Unauthorized):
+                    delay = _LONGEST_DELAY
+            await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    async def _live(self, transport: LinkTransport, machine: MachineInfo, delay: float) -> float:
+        """One life of the link. Returns the pause before the next."""
+        try:
+            await transport.send(Hello(machine=machine, sessions=self._lanes.last_seqs()))
+            welcome = await _receive(transport)
+            if isinstance(welcome, Refused):
+                _log.error("the hub refuses this machine: %s", welcome.reason)
+                return _LONGEST_DELAY
+            if not isinstance(welcome, Welcome):
+                raise LinkClosed(f"expected a welcome, got {type(welcome).__name__}")
+            for session in welcome.unknown:
+                await self._forget(session)
+            await self._journal.confirm(welcome.acked)
+            self._lanes.open(welcome.acked)
+            self.connected.set()
+            delay = _FIRST_DELAY
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._send(transport))
+                tasks.create_task(self._ping(transport))
+                tasks.create_task(self._confirm())
+                await self._receive_all(transport, tasks)
+        except* (LinkClosed, OSError, sqlite3.Error) as group:
+            _log.warning("the link to the hub is down: %s", group.exceptions[0] or "closed")
+        finally:
+            self.connected.clear()
+            self._lanes.close()
+            await transport.close()
+        return delay
+
+    async def _receive_all(self, transport: LinkTransport, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            message = await _receive(transport)
+            match message:
+                case Ack():
+                    self._confirmed[message.session] = message.seq
+                    self._acked.set()
+                case Call():
+                    tasks.create_task(self._reply(transport, message))
+                case Refused():
+                    raise LinkClosed(message.reason)
+                case _:
+                    pass
+
+    async def _reply(self, transport: LinkTransport, call: Call) -> None:
+        await transport.send(await self._handle(call))
+
+    async def _send(self, transport: LinkTransport) -> None:
+        while True:
+            lane = await self._lanes.next()
+            await self._send_lane(transport, lane)
+            self._lanes.again(lane)
+
+    async def _send_lane(self, transport: LinkTransport, lane: Lane) -> None:
+        session = lane.state.id
+        deltas = lane.take_deltas()
+        if deltas:
+            await transport.send(Deltas(session=session, deltas=deltas))
+        if lane.sent >= lane.state.seq and not lane.state_due:
+            return
+        items = lane.take_buffer()
+        if not items and lane.sent < lane.state.seq:
+            items = await self._journal.outbox(session, lane.sent)
+        last = items[-1].seq if items else lane.sent
+        state = None
+        if lane.state_due and last == lane.state.seq:
+            state, lane.state_due = lane.state, False
+        lane.sent = last
+        await transport.send(Events(session=session, items=items, state=state))
+
+    async def _ping(self, transport: LinkTransport) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            await transport.send(Ping())
+
+    async def _confirm(self) -> None:
+        while True:
+            await self._acked.wait()
+            self._acked.clear()
+            confirmed, self._confirmed = self._confirmed, {}
+            await self._journal.confirm(confirmed)
+
+
+async def _receive(transport: LinkTransport) -> ToRunner:
+    async with asyncio.timeout(SILENCE_SECONDS):
+        return await transport.receive()

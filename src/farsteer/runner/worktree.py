@@ -1,0 +1,73 @@
+"""Git worktrees: a session of its own branch in a folder beside the repository."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+from pathlib import Path
+
+from farsteer.core.errors import ErrorCode, Unprocessable
+from farsteer.core.session import Worktree
+
+_GIT_SECONDS = 60.0
+_TRIES = 5
+
+
+async def create_worktree(directory: Path, hint: str | None) -> Worktree:
+    """A new worktree on a new branch; a taken name gets a number."""
+    top = await _git(directory, "rev-parse", "--show-toplevel")
+    if top.code != 0:
+        raise Unprocessable(f"{directory} is not in a git repository", code=ErrorCode.NOT_A_REPOSITORY)
+    base = Path(top.out)
+    wanted = _slug(hint) if hint else secrets.token_hex(4)
+    reason = ""
+    for attempt in range(1, _TRIES + 1):
+        name = wanted if attempt == 1 else f"{wanted}-{attempt}"
+        path = base.parent / f"{base.name}-worktrees" / name
+        branch = f"farsteer/{name}"
+        if path.exists():
+            reason = f"{path} exists"
+            continue
+        added = await _git(base, "worktree", "add", "--quiet", "-b", branch, "--", str(path))
+        if added.code == 0:
+            return Worktree(base=str(base), path=str(path), branch=branch, name=name)
+        reason = added.err
+        if "already exists" not in added.err:
+            break
+    raise Unprocessable(f"git made no worktree: {reason}", code=ErrorCode.WORKTREE_FAILED)
+
+
+async def remove_worktree(worktree: Worktree) -> None:
+    """Undo `create_worktree` for a session that never came to be."""
+    base = Path(worktree.base)
+    await _git(base, "worktree", "remove", "--force", "--", worktree.path)
+    await _git(base, "branch", "-D", "--", worktree.branch)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50] or secrets.token_hex(4)
+
+
+class _Result:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+async def _git(directory: Path, *args: str) -> _Result:
+    process = await asyncio.create_subprocess_exec(
+        "git", "-C", str(directory), *args,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(_GIT_SECONDS):
+            out, err = await process.communicate()
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise Unprocessable("git did not answer", code=ErrorCode.WORKTREE_FAILED) from error
+    return _Result(
+        process.returncode or 0, out.decode(errors="replace").strip(), err.decode(errors="replace").strip()
+    )
