@@ -1,0 +1,63 @@
+"""Numbered changes of a schema, each in its own transaction. `PRAGMA user_version` says how many were made."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from farsteer.core.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    number: int
+    """From 1, without gaps."""
+    change: str | Callable[[sqlite3.Connection], None]
+    """SQL statements, or code that runs some."""
+
+
+def version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
+    """Bring the schema up to date. One that a newer Farsteer made is refused untouched."""
+    assert [migration.number for migration in migrations] == list(range(1, len(migrations) + 1))
+    held = version(db)
+    if held > len(migrations):
+        raise Conflict(
+            f"this database has schema {held}, and this version of Farsteer knows schemas up to {len(migrations)}:"
+            " it was written by a newer version, start that one",
+            schema=held,
+            known=len(migrations),
+        )
+    for migration in migrations[held:]:
+        _apply(db, migration)
+
+
+def _apply(db: sqlite3.Connection, migration: Migration) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if isinstance(migration.change, str):
+            # executescript would commit before its first statement
+            for statement in _statements(migration.change):
+                db.execute(statement)
+        else:
+            migration.change(db)
+        db.execute(f"PRAGMA user_version = {migration.number:d}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """A semicolon ends a statement unless it stands in a string, a comment or a trigger."""
+    statement = ""
+    for piece in script.split(";"):
+        statement += piece + ";"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
