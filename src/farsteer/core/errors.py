@@ -59,6 +59,8 @@ class ErrorCode(StrEnum):
     AGENT_START_FAILED = "agent_start_failed"
     AGENT_DIED = "agent_died"
     AGENT_PROTOCOL = "agent_protocol"
+    AGENT_FAILED = "agent_failed"
+    TURN_CANCELLED = "turn_cancelled"
     NOT_CAPABLE = "not_capable"
     RATE_LIMITED = "rate_limited"
     TIMEOUT = "timeout"
