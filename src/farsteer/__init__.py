@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from farsteer.client import AsyncClient, Client  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    from farsteer.client import AsyncClient, Client
 
 __version__ = "0.1.0"
 __all__ = ["AsyncClient", "Client", "__version__"]

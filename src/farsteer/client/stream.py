@@ -1,0 +1,173 @@
+"""A live stream that survives its connections: it reconnects, resumes from its cursor and says so when it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+import httpx
+import msgspec
+
+from farsteer.client.http import Connection, jittered
+from farsteer.client.live import Gap, LiveEvent, read_event
+from farsteer.client.sse import EventParser, ServerEvent
+from farsteer.core.errors import FarsteerError, RateLimited, Unavailable
+
+FIRST_DELAY = 0.2
+LONGEST_DELAY = 15.0
+FIRST_ATTEMPTS = 3
+
+
+class _Ready(msgspec.Struct):
+    cursor: str | None = None
+    resume: str | None = None
+
+
+class EventStream:
+    """An async iterator of `LiveEvent`; also a context manager, which has subscribed when its body begins.
+
+    After a lost connection it goes on behind the last event it gave, with none missing and none twice. Deltas are
+    not stored: those of the time without a connection are lost, the whole message is not.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        session_id: str | None = None,
+        types: Iterable[str] | None = None,
+        since: str | None = None,
+        patience: float | None = None,
+    ) -> None:
+        self.cursor = since
+        self._connection = connection
+        self._session_id = session_id
+        self._types = ",".join(types) if types is not None else None
+        self._patience = patience
+        self._waiting: deque[LiveEvent] = deque()
+        self._open: AsyncExitStack | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._parser = EventParser()
+        self._connected_once = False
+        self._failures = 0
+        self._lost_at = 0.0
+        self._closed = False
+
+    async def __aenter__(self) -> EventStream:
+        await self._connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await self._drop()
+
+    def __aiter__(self) -> EventStream:
+        return self
+
+    async def __anext__(self) -> LiveEvent:
+        while not self._waiting:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._fill()
+        event = self._waiting.popleft()
+        # Only now: an event that was read but not given must come again after a reconnect.
+        self.cursor = event.cursor or self.cursor
+        return event
+
+    async def _fill(self) -> None:
+        if self._chunks is None:
+            await self._connect()
+            return
+        try:
+            chunk = await anext(self._chunks, None)
+        except httpx.TransportError:
+            chunk = None
+        except BaseException:
+            await self._drop()
+            raise
+        if chunk is None:
+            await self._drop()
+            return
+        self._failures = 0
+        for event in self._parser.feed(chunk):
+            self._take(event)
+
+    async def _connect(self) -> None:
+        """Subscribe, and return when the hub has said that it listens."""
+        while True:
+            await self._pause()
+            try:
+                await self._subscribe()
+            except (Unavailable, RateLimited) as error:
+                self._give_up(error)
+            else:
+                self._connected_once = True
+                return
+
+    async def _pause(self) -> None:
+        if self._failures == 0:
+            self._lost_at = time.monotonic()
+        else:
+            delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self._failures - 1))
+            await asyncio.sleep(jittered(delay))
+        # Counted down to none by the first data, so that a hub which accepts and hangs up is not hammered.
+        self._failures += 1
+
+    def _give_up(self, error: FarsteerError) -> None:
+        if not self._connected_once and self._failures >= FIRST_ATTEMPTS:
+            raise error
+        if self._patience is not None and time.monotonic() - self._lost_at > self._patience:
+            raise error
+
+    async def _subscribe(self) -> None:
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}
+        if self.cursor is not None:
+            headers["Last-Event-ID"] = self.cursor
+        query = {"sessionId": self._session_id, "types": self._types}
+        async with AsyncExitStack() as opening:
+            response = await opening.enter_async_context(
+                self._connection.stream("/api/events", query=query, headers=headers)
+            )
+            self._parser = EventParser()
+            chunks = response.aiter_bytes()
+            self._ready(await self._first(chunks))
+            self._chunks = chunks
+            self._open = opening.pop_all()
+
+    async def _first(self, chunks: AsyncIterator[bytes]) -> list[ServerEvent]:
+        async for chunk in chunks:
+            events = self._parser.feed(chunk)
+            if events:
+                return events
+        raise Unavailable(f"{self._connection.url} closed the stream before it began")
+
+    def _ready(self, events: list[ServerEvent]) -> None:
+        for event in events:
+            if event.name != "ready":
+                self._take(event)
+                continue
+            ready = msgspec.json.decode(event.data, type=_Ready)
+            if ready.resume == "gap":
+                self._waiting.append(Gap("gap", cursor=ready.cursor, body=event.data))
+            elif self.cursor is None:
+                self.cursor = ready.cursor
+
+    def _take(self, event: ServerEvent) -> None:
+        self._waiting.append(read_event(event.data, event.id))
+
+    async def _drop(self) -> None:
+        """Leave the connection. What was read from it and not given yet comes again from the cursor."""
+        self._waiting.clear()
+        self._chunks = None
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.aclose()
