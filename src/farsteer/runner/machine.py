@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
 import socket
 from pathlib import Path
@@ -12,6 +11,7 @@ from farsteer import __version__
 from farsteer.agents import registry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.ids import is_uuid, new_id
+from farsteer.db.home import write_secret
 from farsteer.runner.settings import RunnerSettings
 
 
@@ -25,9 +25,7 @@ def machine_id(home: Path) -> str:
     except FileNotFoundError:
         pass
     fresh = new_id()
-    draft = path.with_suffix(".new")
-    draft.write_text(fresh + "\n")
-    os.replace(draft, path)
+    write_secret(path, f"{fresh}\n".encode())
     return fresh
 
 

@@ -14,6 +14,7 @@ from farsteer.core import commands as do
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotFound
 from farsteer.core.session import SessionSpec, SessionState
+from farsteer.db.home import HomeLock, prepare_home
 from farsteer.link.messages import Call, Reply
 from farsteer.runner import machine
 from farsteer.runner.actor import ActorContext, Limits, SessionActor
@@ -28,8 +29,11 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
-    def __init__(self, home: Path, journal: Journal, settings: RunnerSettings, limits: Limits) -> None:
+    def __init__(
+        self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: Limits
+    ) -> None:
         self.home = home
+        self._lock = lock
         self.settings = settings
         self.limits = limits
         self._journal = journal
@@ -40,8 +44,13 @@ class Runner:
     @classmethod
     async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
         """Open the journal in `home` and take up the sessions it holds."""
-        journal = await Journal.open(home / "runner.db")
-        runner = cls(home, journal, load_settings(home), limits or Limits())
+        lock = HomeLock(prepare_home(home), "runner")
+        try:
+            journal = await Journal.open(home / "runner.db")
+            runner = cls(home, lock, journal, load_settings(home), limits or Limits())
+        except BaseException:
+            lock.release()
+            raise
         for stored in await journal.load():
             try:
                 runner.adopt(stored.spec, stored.state, stored.settled)
@@ -65,6 +74,7 @@ class Runner:
         """End every agent and write down how each session stands."""
         await asyncio.gather(*(actor.close("the runner was shut down") for actor in self._actors.values()))
         await self._journal.close()
+        self._lock.release()
 
     async def handle(self, call: Call) -> Reply:
         """Do one call of the hub. Never raises: an error is an answer."""

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.runner.actor import ActorContext, Limits, SessionActor
+from farsteer.runner.journal import Journal
+from farsteer.runner.log import SessionLog
+from tests.runner.scripted import Recorder, ScriptedAdapter
+
+SESSION = "0f9d4a52-5c1e-4f6e-9d3a-0c8b8f0d1a11"
+
+
+class Bench:
+    """One actor on a real journal, with a scripted agent."""
+
+    def __init__(self, journal: Journal, tmp_path: Path) -> None:
+        self.journal = journal
+        self.adapter = ScriptedAdapter()
+        self.out = Recorder()
+        self.tmp_path = tmp_path
+        self.actor: SessionActor | None = None
+        self.limits = Limits(interrupt=0.05, stop_grace=0.5)
+
+    async def create(self, **spec: object) -> SessionActor:
+        asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]
+        state = SessionState(id=SESSION, agent="scripted", directory=str(self.tmp_path))
+        await self.journal.create(asked, state)
+        return self.begin(asked, state)
+
+    async def reload(self) -> SessionActor:
+        """What a runner does at its start."""
+        (stored,) = await self.journal.load()
+        return self.begin(stored.spec, stored.state, stored.settled)
+
+    def begin(self, spec: SessionSpec, state: SessionState, settled: tuple[str, ...] = ()) -> SessionActor:
+        log = SessionLog(state, self.journal, self.out, settled)
+        context = ActorContext(self.adapter, str(self.tmp_path), lambda _: {}, self.limits)
+        self.actor = SessionActor(spec, log, context)
+        self.actor.begin()
+        return self.actor
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    journal = await Journal.open(tmp_path / "runner.db")
+    bench = Bench(journal, tmp_path)
+    yield bench
+    if bench.actor is not None:
+        await bench.actor.close("end of test")
+    await journal.close()

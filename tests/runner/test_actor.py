@@ -1,0 +1,347 @@
+"""What a session promises, one actor at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from farsteer.agents.base import Asked, Exited, Fragment, Prompt, Registered, Said, TurnEnded
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Outcome
+from farsteer.core.errors import AgentError, AlreadyAnswered, Conflict, ErrorCode, NotFound
+from farsteer.core.events import DeltaKind, SessionStatus, TurnEndReason
+from farsteer.core.launch import Start
+from farsteer.core.modes import PermissionMode
+from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.session import SessionSpec
+from farsteer.runner.actor import SessionActor
+from tests.runner.conftest import SESSION, Bench
+from tests.runner.scripted import ScriptedLaunch
+
+SPEC = SessionSpec(id=SESSION, machine_id="m", directory="/")
+
+
+def item(name: str, text: str = "hello") -> QueueItem:
+    return QueueItem(id=name, text=text, created_at=1, local_id=f"local-{name}")
+
+
+def approval(name: str = "a") -> Approval:
+    return Approval(
+        id=name,
+        kind=ApprovalKind.PERMISSION,
+        title="run ls",
+        created_at=1,
+        options=(
+            Option(id="y", name="Allow", kind=OptionKind.ALLOW_ONCE),
+            Option(id="n", name="Reject", kind=OptionKind.REJECT_ONCE),
+        ),
+    )
+
+
+async def ready(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch]:
+    actor = await bench.create(**spec)
+    await actor.ask(do.Create(spec=SPEC))
+    return actor, await bench.adapter.launch()
+
+
+async def in_turn(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch, Prompt]:
+    actor, launch = await ready(bench, **spec)
+    await actor.ask(do.Send(item=item("1")))
+    return actor, launch, await launch.prompt()
+
+
+async def test_a_message_walks_from_queue_to_the_end_of_its_turn(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await launch.say(Said(event=ev.AgentMessage(message_id="m", text="hi")))
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    assert bench.out.kinds() == [
+        "launch_start", "status_update", "status_update",
+        "queue_update", "turn_start", "user_message", "queue_update", "agent_message", "turn_end",
+    ]  # fmt: skip
+    assert [entry.seq for entry in bench.out.entries] == list(range(1, 10))
+    assert bench.out.entries[5].local_id == "local-1"
+    assert actor.state.status is SessionStatus.IDLE
+
+
+async def test_one_process_serves_many_turns_in_the_order_of_the_messages(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    for name in "123":
+        await actor.ask(do.Send(item=item(name, f"text {name}")))
+    for name in "123":
+        prompt = await launch.prompt()
+        assert prompt.text == f"text {name}"
+        assert launch.prompts.empty()
+        await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd, 3)
+    assert len(bench.adapter.plans) == 1
+
+
+async def test_a_repeated_send_is_the_same_message(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await actor.ask(do.Send(item=item("1")))
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    await actor.ask(do.Send(item=item("1")))
+    assert len(bench.out.of(ev.TurnStart)) == 1
+
+
+async def test_deltas_are_streamed_and_never_stored(bench: Bench) -> None:
+    _, launch, prompt = await in_turn(bench)
+    delta = ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h", offset=0)
+    await launch.say(Fragment(delta=delta))
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    assert bench.out.deltas == [delta]
+    assert "h" not in [getattr(entry.content, "text", None) for entry in bench.out.entries]
+
+
+async def test_nothing_is_published_before_it_is_in_the_journal(bench: Bench) -> None:
+    _, launch, prompt = await in_turn(bench)
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    stored = await bench.journal.outbox(SESSION, 0)
+    assert [one.seq for one in stored] == [entry.seq for entry in bench.out.entries]
+
+
+async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_first(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await launch.say(Asked(approval=approval()))
+    await bench.out.until(ev.ApprovalRequested)
+    assert actor.state.status is SessionStatus.WAITING
+    await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.APPROVED, by="ann")))
+    _, answer = await launch.answers.get()
+    assert answer.option_id == "y"
+    with pytest.raises(AlreadyAnswered) as second:
+        await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.DENIED, by="bob")))
+    assert second.value.details == {"outcome": "approved", "by": "ann"}
+    assert launch.answers.empty()
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+
+
+async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(bench: Bench) -> None:
+    _, launch, _ = await in_turn(bench, permission_timeout=0.02)
+    await launch.say(Asked(approval=approval()))
+    await bench.out.until(ev.ApprovalResolved, outcome=Outcome.TIMED_OUT)
+    _, answer = await launch.answers.get()
+    assert not answer.outcome.allows
+    assert answer.option_id == "n"
+
+
+async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await launch.say(Asked(approval=approval()))
+    await launch.finish(prompt, TurnEndReason.CANCELLED)
+    await bench.out.until(ev.TurnEnd)
+    assert bench.out.kinds()[-2:] == ["approval_resolved", "turn_end"]
+    with pytest.raises(AlreadyAnswered) as late:
+        await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.APPROVED)))
+    assert late.value.details["outcome"] == "cancelled"
+    with pytest.raises(NotFound):
+        await actor.ask(do.Respond(approval_id="never", answer=Answer(outcome=Outcome.APPROVED)))
+
+
+async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await actor.ask(do.Abort())
+    await launch.interrupts.get()
+    await launch.finish(prompt, TurnEndReason.CANCELLED)
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.CANCELLED
+
+
+async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_on(bench: Bench) -> None:
+    actor, _, _ = await in_turn(bench)
+    await actor.ask(do.Send(item=item("2", "next")))
+    await actor.ask(do.Abort())
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.CANCELLED
+    second = await bench.adapter.launch()
+    assert (await second.prompt()).text == "next"
+    assert [plan.generation for plan in bench.adapter.plans] == [1, 2]
+
+
+async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await launch.say(
+        Registered(native_id=SESSION),
+        TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.CRASHED, error="exit 137"),
+        Exited(exit_code=-9, reason="killed"),
+    )
+    await bench.out.until(ev.LaunchEnd)
+    assert [end.reason for end in bench.out.of(ev.TurnEnd) if isinstance(end, ev.TurnEnd)] == [
+        TurnEndReason.CRASHED
+    ]
+    assert actor.state.status is SessionStatus.STOPPED
+    await actor.ask(do.Send(item=item("2")))
+    await bench.adapter.launch()
+    assert [plan.decision.start for plan in bench.adapter.plans] == [Start.CREATE, Start.RESUME]
+
+
+async def test_an_exit_without_the_end_of_the_turn_still_ends_it(bench: Bench) -> None:
+    _, launch, _ = await in_turn(bench)
+    await launch.say(Exited(exit_code=1, reason="gone"))
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.CRASHED
+
+
+async def test_what_a_dead_launch_says_writes_nothing(bench: Bench) -> None:
+    actor, first, prompt = await in_turn(bench)
+    await first.say(Exited(exit_code=1, reason="gone"))
+    await bench.out.until(ev.LaunchEnd)
+    await actor.ask(do.Resume())
+    before = len(bench.out.entries)
+    await first.say(
+        Said(event=ev.AgentMessage(message_id="late", text="ghost")),
+        Registered(native_id="7924d439-b04f-4a34-8f0e-1d2f3a4b5c6d"),
+        TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN),
+    )
+    await actor.ask(do.Configure(title="a fence"))
+    assert bench.out.kinds()[before:] == ["title_update"]
+    assert not actor.state.registered
+
+
+async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_again(bench: Bench) -> None:
+    bench.adapter.start_error = AgentError("no such binary")
+    actor = await bench.create()
+    with pytest.raises(AgentError):
+        await actor.ask(do.Create(spec=SPEC))
+    assert actor.state.status is SessionStatus.FAILED
+    await actor.ask(do.Send(item=item("1")))
+    failed = await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.FAILED)
+    assert isinstance(failed, ev.QueueUpdate)
+    assert failed.reason == "no such binary"
+    bench.adapter.start_error = None
+    await actor.ask(do.Send(item=item("2")))
+    assert (await (await bench.adapter.launch()).prompt()).text == "hello"
+
+
+async def test_a_message_the_agent_could_not_take_is_reported_and_not_sent_again(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    launch.send_error = RuntimeError("pipe burst")
+    await actor.ask(do.Send(item=item("1")))
+    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.FAILED
+    assert launch.prompts.empty()
+
+
+async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(do.Cancel(item_id="2"))
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
+    with pytest.raises(NotFound):
+        await actor.ask(do.Cancel(item_id="1"))
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    assert launch.prompts.empty()
+
+
+async def test_a_message_sent_while_starting_is_delivered_once(bench: Bench) -> None:
+    bench.adapter.gate.clear()
+    actor = await bench.create()
+    await actor.ask(do.Send(item=item("1")))
+    bench.adapter.gate.set()
+    launch = await bench.adapter.launch()
+    await launch.finish(await launch.prompt())
+    await bench.out.until(ev.TurnEnd)
+    assert launch.prompts.empty()
+
+
+async def test_abort_while_starting_takes_the_message_back(bench: Bench) -> None:
+    bench.adapter.gate.clear()
+    actor = await bench.create()
+    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(do.Abort())
+    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.CANCELLED)
+    bench.adapter.gate.set()
+    launch = await bench.adapter.launch()
+    await bench.out.until(ev.StatusUpdate, status=SessionStatus.IDLE)
+    assert launch.prompts.empty()
+
+
+async def test_stop_while_starting_leaves_no_launch(bench: Bench) -> None:
+    bench.adapter.gate.clear()
+    actor = await bench.create()
+    creating = asyncio.create_task(actor.ask(do.Create(spec=SPEC)))
+    await bench.out.until(ev.LaunchStart)
+    await actor.ask(do.Stop())
+    with pytest.raises(AgentError):
+        await creating
+    assert actor.state.status is SessionStatus.STOPPED
+    assert bench.adapter.launches.empty()
+
+
+async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_session(bench: Bench) -> None:
+    actor, launch, _ = await in_turn(bench)
+    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(do.Stop())
+    assert launch.gone
+    assert actor.state.status is SessionStatus.STOPPED
+    assert actor.state.queue == ()
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.CANCELLED
+    await actor.ask(do.Resume())
+    assert actor.state.status is SessionStatus.IDLE
+
+
+async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(bench: Bench) -> None:
+    actor, launch, prompt = await in_turn(bench)
+    await actor.ask(do.Configure(permission_mode=PermissionMode.YOLO, model="large"))
+    assert launch.modes == [PermissionMode.YOLO]
+    assert not launch.gone
+    await launch.finish(prompt)
+    await bench.out.until(ev.LaunchEnd)
+    await actor.ask(do.Send(item=item("2")))
+    await bench.adapter.launch()
+    assert [plan.model for plan in bench.adapter.plans] == [None, "large"]
+    assert actor.state.permission_mode is PermissionMode.YOLO
+
+
+async def test_the_same_configuration_again_changes_nothing(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    await actor.ask(do.Configure(permission_mode=PermissionMode.DEFAULT))
+    assert launch.modes == []
+    assert bench.out.of(ev.ModeUpdate) == []
+
+
+async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(bench: Bench) -> None:
+    """The state in the journal is all that a killed runner leaves."""
+    actor, launch, _ = await in_turn(bench)
+    await launch.say(Registered(native_id=SESSION), Asked(approval=approval()))
+    await actor.ask(do.Send(item=item("2", "waiting")))
+    await bench.out.until(ev.ApprovalRequested)
+    before = actor.state.seq
+    first = actor
+    actor = await bench.reload()
+    second = await bench.adapter.launch()
+    end = await bench.out.until(ev.TurnEnd)
+    assert isinstance(end, ev.TurnEnd)
+    assert end.reason is TurnEndReason.LOST
+    assert bench.out.entries[-1].seq > before
+    assert (await second.prompt()).text == "waiting"
+    assert second.plan.decision.start is Start.RESUME
+    await actor.ask(do.Send(item=item("1")))
+    assert [start.item_id for start in bench.out.of(ev.TurnStart) if isinstance(start, ev.TurnStart)] == [
+        "1",
+        "2",
+    ]
+    launch.gone = True
+    first._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+async def test_a_closing_session_refuses_commands(bench: Bench) -> None:
+    actor, _ = await ready(bench)
+    await actor.ask(do.Delete())
+    with pytest.raises(Conflict) as refused:
+        await actor.ask(do.Send(item=item("1")))
+    assert refused.value.code is ErrorCode.CONFLICT

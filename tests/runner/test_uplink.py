@@ -1,0 +1,220 @@
+"""The link loses nothing: what the hub has not confirmed is sent again, in order, and nothing else is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.events import DeltaKind
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.link.messages import Ack, Call, Deltas, Events, Hello, Reply, ToHub, ToRunner, Welcome
+from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
+from farsteer.runner.journal import Journal
+from farsteer.runner.lanes import Lanes
+from farsteer.runner.log import SessionLog
+from farsteer.runner.uplink import LinkTransport, Uplink
+from tests.runner.conftest import SESSION
+from tests.runner.scripted import SECONDS
+from tests.support.eventually import eventually
+
+MACHINE = MachineInfo(id="m", host="h", platform="linux", version="0")
+
+
+class Hub:
+    """The other end, scripted."""
+
+    def __init__(self) -> None:
+        self.links: asyncio.Queue[MemoryTransport[ToRunner, ToHub]] = asyncio.Queue()
+
+    async def connect(self) -> LinkTransport:
+        here, there = memory_pair()
+        self.links.put_nowait(here)
+        return there
+
+    async def welcome(self, acked: dict[str, int] | None = None, unknown: list[str] | None = None) -> Peer:
+        async with asyncio.timeout(SECONDS):
+            link = await self.links.get()
+            hello = await link.receive()
+        assert isinstance(hello, Hello)
+        await link.send(Welcome(acked=acked or {}, unknown=unknown or []))
+        return Peer(link, hello)
+
+
+class Peer:
+    def __init__(self, link: MemoryTransport[ToRunner, ToHub], hello: Hello) -> None:
+        self.link = link
+        self.hello = hello
+        self.seqs: list[int] = []
+        self.state: SessionState | None = None
+        self.deltas: list[ev.Delta] = []
+        self.replies: list[Reply] = []
+
+    async def take(self) -> ToHub:
+        async with asyncio.timeout(SECONDS):
+            message = await self.link.receive()
+        if isinstance(message, Events):
+            self.seqs += [item.seq for item in message.items]
+            self.state = message.state or self.state
+        elif isinstance(message, Deltas):
+            self.deltas += message.deltas
+        elif isinstance(message, Reply):
+            self.replies.append(message)
+        return message
+
+    async def until_seq(self, seq: int) -> None:
+        while not self.seqs or self.seqs[-1] < seq:
+            await self.take()
+
+    async def ack(self, seq: int) -> None:
+        await self.link.send(Ack(session=SESSION, seq=seq))
+
+
+class Station:
+    """A session's log with an uplink to the scripted hub."""
+
+    def __init__(self, journal: Journal, log: SessionLog, hub: Hub, lanes: Lanes) -> None:
+        self.journal = journal
+        self.log = log
+        self.hub = hub
+        self.lanes = lanes
+        self.forgotten: list[str] = []
+        self.uplink = Uplink(journal, lanes, self.handle, self.forget)
+
+    async def handle(self, call: Call) -> Reply:
+        return Reply(id=call.id)
+
+    async def forget(self, session: str) -> None:
+        self.forgotten.append(session)
+
+    async def write(self, count: int, size: int = 10) -> None:
+        for _ in range(count):
+            self.log.add(ev.Notice(text="x" * size))
+        await self.log.flush()
+
+    async def outbox(self) -> list[int]:
+        return [item.seq for item in await self.journal.outbox(SESSION, 0)]
+
+
+@pytest.fixture
+async def station(tmp_path: Path) -> AsyncIterator[Station]:
+    journal = await Journal.open(tmp_path / "runner.db")
+    state = SessionState(id=SESSION, agent="scripted", directory="/")
+    await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), state)
+    lanes = Lanes()
+    lanes.track(state)
+    station = Station(journal, SessionLog(state, journal, lanes), Hub(), lanes)
+    task = asyncio.create_task(station.uplink.run(station.hub.connect, MACHINE))
+    yield station
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await journal.close()
+
+
+async def test_events_go_up_in_order_with_the_state_after_them(station: Station) -> None:
+    peer = await station.hub.welcome()
+    await station.write(3)
+    await station.write(2)
+    await peer.until_seq(5)
+    assert peer.seqs == [1, 2, 3, 4, 5]
+
+
+async def test_the_journal_forgets_only_what_the_hub_confirmed(station: Station) -> None:
+    peer = await station.hub.welcome()
+    await station.write(5)
+    await peer.until_seq(5)
+    assert await station.outbox() == [1, 2, 3, 4, 5]
+    await peer.ack(3)
+
+    async def confirmed() -> bool:
+        return await station.outbox() == [4, 5]
+
+    await eventually(confirmed)
+
+
+async def test_after_a_break_everything_unconfirmed_comes_again_and_what_was_written_meanwhile(
+    station: Station,
+) -> None:
+    first = await station.hub.welcome()
+    await station.write(5)
+    await first.until_seq(5)
+    await first.link.close()
+    await station.write(2)
+    second = await station.hub.welcome(acked={SESSION: 3})
+    assert second.hello.sessions == {SESSION: 7}
+    await second.until_seq(7)
+    assert second.seqs == [4, 5, 6, 7]
+
+
+async def test_a_flood_that_outgrows_memory_is_read_from_the_journal(station: Station) -> None:
+    await station.write(3000)
+    await station.write(12, size=1_000_000)
+    peer = await station.hub.welcome()
+    await station.write(3000)
+    await peer.until_seq(6012)
+    assert peer.seqs == list(range(1, 6013))
+
+
+async def test_the_state_comes_with_the_last_event_only(station: Station) -> None:
+    await station.write(2500)
+    station.log.add(ev.TitleUpdate(title="named", by_user=True))
+    await station.log.flush()
+    peer = await station.hub.welcome()
+    while peer.state is None:
+        await peer.take()
+    assert peer.seqs[-1] == peer.state.seq == 2501
+    assert peer.state.title == "named"
+
+
+async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(station: Station) -> None:
+    peer = await station.hub.welcome()
+    while peer.state is None:
+        await peer.take()
+    for offset, letter in enumerate("abc"):
+        station.log.stream([ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=letter, offset=offset)])
+    while sum(len(delta.text) for delta in peer.deltas) < 3:
+        await peer.take()
+    assert peer.deltas == [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="abc", offset=0)]
+
+
+async def test_deltas_without_a_link_are_dropped(station: Station) -> None:
+    peer = await station.hub.welcome()
+    await peer.link.close()
+    await eventually(lambda: not station.uplink.connected.is_set())
+    station.log.stream([ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="gone", offset=0)])
+    again = await station.hub.welcome()
+    await station.write(1)
+    await again.until_seq(1)
+    assert again.deltas == []
+
+
+async def test_a_session_the_hub_does_not_have_is_forgotten(station: Station) -> None:
+    await station.hub.welcome(unknown=[SESSION])
+    await eventually(lambda: bool(station.forgotten))
+    assert station.forgotten == [SESSION]
+
+
+async def test_calls_are_answered_by_their_number(station: Station) -> None:
+    peer = await station.hub.welcome()
+    for number in (7, 8):
+        await peer.link.send(Call(id=number, session=SESSION, command=do.Abort()))
+    while len(peer.replies) < 2:
+        await peer.take()
+    assert [reply.id for reply in peer.replies] == [7, 8]
+
+
+async def test_a_memory_link_closes_both_ends() -> None:
+    here, there = memory_pair(2)
+    await here.send("one")
+    await here.close()
+    with pytest.raises(LinkClosed):
+        await here.send("two")
+    assert await there.receive() == "one"
+    with pytest.raises(LinkClosed):
+        await there.receive()
