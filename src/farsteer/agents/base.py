@@ -6,10 +6,14 @@ and calls its methods one at a time; the launch turns what the agent says into c
 
 Rules (the conformance suite in `farsteer.agents.conformance` checks them):
 - `start` returns when the agent is ready to take a message, or raises `AgentError` and leaves no process.
-- After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash.
+- After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash. If `send`
+  raises, the turn never began: no `TurnEnded` follows, and if the agent's state is unknown its process is ended.
+- Outputs may reach the sink before the call that caused them returns; whoever calls must go on taking them.
 - An approval is asked with `Asked` and stays open until `answer` or the end of the turn; no answer never means yes.
-- `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time.
+- `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time; a turn
+  that it cuts short ends as cancelled.
 - After `Exited` nothing follows; `stop` returns after `Exited` was put. Cancelling `start` leaves no process.
+- A change that the caller asked for (`set_model` and the like) is not echoed; one the agent makes is a `ModeUpdate`.
 - What the agent says that the adapter has no word for is passed on as `Other`, never dropped and never fatal.
 """
 
@@ -46,7 +50,9 @@ class LaunchPlan(Wire):
     state_dir: str = ""
     """Where the adapter may keep files of this agent (0700, made by the runner)."""
     cut_at: str | None = None
-    """Resume only: keep the history up to and including this anchor."""
+    """Resume or fork: keep the history up to and including this anchor."""
+    fork_of: str | None = None
+    """Create only: begin with the history of this native conversation, which stays as it is."""
     startup_timeout: float = 60.0
 
 
