@@ -1,0 +1,38 @@
+"""The REST face as one ASGI application."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from farsteer.core.errors import NotFound
+from farsteer.faces.reply import error_reply
+from farsteer.faces.rest import accounts, approvals, machines, messages, sessions, system
+from farsteer.faces.rest.documents import document_endpoints
+from farsteer.faces.rest.endpoint import AnyEndpoint
+from farsteer.faces.rest.resource import Resource
+from farsteer.hub import Hub
+
+TABLE: tuple[AnyEndpoint, ...] = (
+    *accounts.ENDPOINTS,
+    *machines.ENDPOINTS,
+    *sessions.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *approvals.ENDPOINTS,
+    *system.ENDPOINTS,
+)
+
+
+def routes(hub: Hub, table: tuple[AnyEndpoint, ...] = TABLE) -> list[BaseRoute]:
+    by_path = sorted((*table, *document_endpoints(table)), key=lambda endpoint: endpoint.path)
+    return [
+        Route(path, Resource(hub, endpoints))
+        for path, endpoints in groupby(by_path, key=lambda endpoint: endpoint.path)
+    ]
+
+
+async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """What no face knows."""
+    await error_reply(NotFound("no such address"))(scope, receive, send)

@@ -1,0 +1,69 @@
+"""Approvals: what waits for a person, and the answers."""
+
+from __future__ import annotations
+
+from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, Approve, Deny
+from farsteer.core.approvals import Answer, Outcome
+from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.hub import Scope
+
+
+async def list_approvals(call: Call[None, None]) -> ApprovalsResponse:
+    return await call.hub.approvals.inbox(call.caller)
+
+
+async def approve(call: Call[Approve, None]) -> ApprovalAnswered:
+    given = call.body
+    return await _answer(
+        call,
+        Answer(
+            outcome=Outcome(given.decision or Outcome.APPROVED),
+            option_id=given.option_id,
+            answers=given.answers,
+            mode=given.mode,
+            allow_tools=tuple(given.allow_tools),
+            message=given.message,
+            by=call.caller.name,
+        ),
+    )
+
+
+async def deny(call: Call[Deny, None]) -> ApprovalAnswered:
+    given = call.body
+    return await _answer(
+        call,
+        Answer(
+            outcome=Outcome(given.decision or Outcome.DENIED),
+            option_id=given.option_id,
+            message=given.message,
+            by=call.caller.name,
+        ),
+    )
+
+
+async def _answer(call: Call[Approve, None] | Call[Deny, None], answer: Answer) -> ApprovalAnswered:
+    return await call.hub.approvals.answer(call.caller, call.id("sessionId"), call.id("approvalId"), answer)
+
+
+ENDPOINTS: tuple[AnyEndpoint, ...] = (
+    Endpoint(
+        method="GET", path="/api/approvals", handler=list_approvals, scope=Scope.READ,
+        response=ApprovalsResponse,
+        tag="Approvals", summary="List what waits for a person, over all sessions",
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/permissions/{approvalId}/approve", handler=approve,
+        scope=Scope.APPROVE, body=Approve, body_optional=True, response=ApprovalAnswered, errors=(409, 422, 503),
+        tag="Approvals", summary="Allow it, answer the question or accept the plan",
+        description="The first answer wins; a later one gets 409 with the outcome and who gave it. "
+        "A question takes `answers`: the chosen texts by question id.",
+        example={"decision": "approved_for_session"},
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/permissions/{approvalId}/deny", handler=deny,
+        scope=Scope.APPROVE, body=Deny, body_optional=True, response=ApprovalAnswered, errors=(409, 422, 503),
+        tag="Approvals", summary="Refuse it",
+        description="`abort` refuses and stops the turn.",
+        example={"decision": "denied", "message": "use the staging database"},
+    ),
+)  # fmt: skip

@@ -1,0 +1,162 @@
+"""The OpenAPI 3.1 document, made from the table of endpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from farsteer import __version__
+from farsteer.core.api import ErrorResponse
+from farsteer.faces.rest.endpoint import AnyEndpoint
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_INTRODUCTION = """\
+Exchange an access token for a JWT at `POST /api/auth` and send it as `Authorization: Bearer <JWT>`. It lives 15
+minutes. Ids are UUIDs; what belongs to another namespace does not exist.
+
+Requests with unknown fields are refused; responses may gain fields. Every error is
+`{"error": {"code", "message", "details"?}}`, and its `code` is stable.
+
+Live events come over Socket.IO (namespace `/events`) and, with the same content, as Server-Sent Events."""
+
+
+def document(endpoints: Sequence[AnyEndpoint]) -> Json:
+    schemas = _Schemas(endpoints)
+    paths: dict[str, Json] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    used = sorted({status for endpoint in endpoints for status in error_statuses(endpoint)})
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Farsteer", "version": __version__, "description": _INTRODUCTION},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints)],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "responses": {_status_name(status): _error_response(status, schemas) for status in used},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+        },
+    }
+
+
+def error_statuses(endpoint: AnyEndpoint) -> list[int]:
+    """Its own errors, and those that follow from what it is."""
+    found = {400, 405, *endpoint.errors}
+    if endpoint.scope is not None:
+        found |= {401, 403}
+    if endpoint.body is not None:
+        found |= {413, 415}
+    if "{" in endpoint.path:
+        found |= {404}
+    return sorted(found)
+
+
+class _Schemas:
+    """The schemas of every shape in the table."""
+
+    def __init__(self, endpoints: Iterable[AnyEndpoint]) -> None:
+        kinds: list[Any] = [ErrorResponse]
+        for endpoint in endpoints:
+            kinds += [
+                kind
+                for kind in (endpoint.body, endpoint.response, endpoint.query, endpoint.failure_shape)
+                if kind is not None and kind not in kinds
+            ]
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REF)
+        self._schemas = dict(zip(kinds, schemas, strict=True))
+        self._queries = {
+            endpoint.query: self.components.pop(endpoint.query.__name__)
+            for endpoint in endpoints
+            if endpoint.query is not None and endpoint.query.__name__ in self.components
+        }
+
+    def of(self, kind: Any) -> Json:
+        return self._schemas[kind]
+
+    def query(self, kind: Any) -> Json:
+        return self._queries[kind]
+
+
+def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
+    operation: Json = {
+        "operationId": endpoint.handler.__name__,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "security": [] if endpoint.scope is None else [{"bearer": []}],
+        "responses": {str(endpoint.status): _success(endpoint, schemas)},
+    }
+    notes = [endpoint.description] if endpoint.description else []
+    if endpoint.scope is not None:
+        notes.append(f"Scope: `{endpoint.scope}`.")
+    if notes:
+        operation["description"] = "\n\n".join(notes)
+    if parameters := [*_parameters(endpoint, schemas)]:
+        operation["parameters"] = parameters
+    if endpoint.body is not None:
+        content: Json = {"schema": schemas.of(endpoint.body)}
+        if endpoint.example is not None:
+            content["example"] = endpoint.example
+        operation["requestBody"] = {
+            "required": not endpoint.body_optional,
+            "content": {"application/json": content},
+        }
+    for status in error_statuses(endpoint):
+        operation["responses"][str(status)] = _failure(endpoint, status, schemas)
+    return operation
+
+
+def _success(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
+    schema = {"type": "string"} if endpoint.response is None else schemas.of(endpoint.response)
+    return {
+        "description": HTTPStatus(endpoint.status).phrase,
+        "content": {endpoint.media_type: {"schema": schema}},
+    }
+
+
+def _failure(endpoint: AnyEndpoint, status: int, schemas: _Schemas) -> Json:
+    # Authentication and the method are refused before the endpoint's own shape of errors applies.
+    if endpoint.failure_shape is None or status in (401, 403, 405):
+        return {"$ref": f"#/components/responses/{_status_name(status)}"}
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {"application/json": {"schema": schemas.of(endpoint.failure_shape)}},
+    }
+
+
+def _parameters(endpoint: AnyEndpoint, schemas: _Schemas) -> Iterable[Json]:
+    for name in re.findall(r"{(\w+)}", endpoint.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+    if endpoint.query is not None:
+        query = schemas.query(endpoint.query)
+        for name, schema in query["properties"].items():
+            yield {
+                "name": name, "in": "query", "required": name in query.get("required", ()), "schema": _plain(schema),
+            }  # fmt: skip
+    for name, schema in endpoint.headers.items():
+        yield {"name": name, "in": "header", "required": False, "schema": schema}
+
+
+def _plain(schema: Json) -> Json:
+    """A parameter is absent rather than null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) != 1:
+        return schema
+    return kinds[0]
+
+
+def _error_response(status: int, schemas: _Schemas) -> Json:
+    return {
+        "description": HTTPStatus(status).phrase,
+        "content": {"application/json": {"schema": schemas.of(ErrorResponse)}},
+    }
+
+
+def _status_name(status: int) -> str:
+    return HTTPStatus(status).phrase.title().replace(" ", "")

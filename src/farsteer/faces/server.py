@@ -1,0 +1,157 @@
+"""The server: one address for every face, and nothing reaches them that the guard refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.routing import Router, WebSocketRoute
+from starlette.types import ASGIApp
+
+from farsteer.core.api import MAX_BODY
+from farsteer.core.errors import Unavailable
+from farsteer.faces.guard import Guard, Hosts
+from farsteer.faces.link import LinkEndpoint
+from farsteer.faces.realtime.http import HttpConnection
+from farsteer.faces.realtime.websocket import WebSocketConnection
+from farsteer.faces.rest.app import not_found, routes
+from farsteer.hub import Hub
+from farsteer.link.messages import MAX_FRAME
+
+DEFAULT_PORT = 3006
+_KEEP_ALIVE_SECONDS = 75
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    """0: any free one."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names this server is reached by, besides loopback and `host`."""
+    allowed_origins: tuple[str, ...] = ()
+    """Pages of other origins that may call it, as https://name[:port]."""
+    shutdown_seconds: int = 3
+    """How long open requests may take when the server ends."""
+
+
+def build_app(hub: Hub, config: ServerConfig) -> ASGIApp:
+    router = Router(
+        [WebSocketRoute("/link", LinkEndpoint(hub)), *routes(hub)],
+        redirect_slashes=False,
+        default=not_found,
+    )
+    hosts = Hosts(config.host, config.allowed_hosts)
+    return Guard(router, hosts=hosts, origins=config.allowed_origins, max_body=MAX_BODY)
+
+
+@asynccontextmanager
+async def serve(hub: Hub, config: ServerConfig) -> AsyncGenerator[str]:
+    """Serve the hub inside the block; gives the URL once it answers there.
+
+    On leaving, live streams and websockets are told, open requests get `shutdown_seconds`, then all are cancelled.
+    """
+    listener = listen(config.host, config.port)
+    server = _Server(build_app(hub, config), config.shutdown_seconds)
+    try:
+        await server.start(listener)
+        try:
+            yield url_of(listener)
+        finally:
+            await server.stop(listener)
+    finally:
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn inside a program with a life of its own: no signal handlers, and no polling for its end."""
+
+    def __init__(self, app: ASGIApp, shutdown_seconds: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=HttpConnection,
+                ws=WebSocketConnection,
+                ws_max_size=MAX_FRAME,
+                ws_per_message_deflate=False,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                # A header that says where a request came from is believed only from a proxy one has chosen.
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=shutdown_seconds,
+            )
+        )
+        self._ending = asyncio.Event()
+        self._clock: asyncio.Task[None] | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        self.config.load()
+        self.lifespan = self.config.lifespan_class(self.config)
+        await self.startup(sockets=[listener])
+        await self.on_tick(0)
+        self._clock = asyncio.create_task(self.main_loop())
+
+    async def main_loop(self) -> None:
+        """Keeps the Date header right."""
+        while not self._ending.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._ending.wait()
+            await self.on_tick(0)
+
+    async def stop(self, listener: socket.socket) -> None:
+        self._ending.set()
+        if self._clock is not None:
+            await self._clock
+        await self.shutdown(sockets=[listener])
+        if tasks := self.server_state.tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, or an error that says what to do."""
+    try:
+        # IPv4 first: "localhost" is 127.0.0.1 to most who will type it.
+        found = sorted(
+            socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE),
+            key=lambda info: info[0] != socket.AF_INET,
+        )
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise Unavailable(f"cannot listen on {host!r}: {error}; try --host 127.0.0.1") from error
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(_explain(error, host, port)) from error
+    return listener
+
+
+def _explain(error: OSError, host: str, port: int) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} is in use; try --port"
+        case errno.EACCES:
+            return f"port {port} needs more rights than this user has; try --port {DEFAULT_PORT}"
+        case errno.EADDRNOTAVAIL:
+            return f"{host} is no address of this machine; try --host 127.0.0.1"
+        case _:
+            return f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+
+
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

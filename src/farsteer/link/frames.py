@@ -1,0 +1,40 @@
+"""Link messages as websocket frames: one message, one binary frame of JSON."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from farsteer.core.errors import TooLarge
+from farsteer.core.wire import encode
+from farsteer.link.messages import MAX_FRAME, ToHub, ToRunner
+from farsteer.link.transport import LinkClosed
+
+T = TypeVar("T")
+
+_to_hub = msgspec.json.Decoder(ToHub)
+_to_runner = msgspec.json.Decoder(ToRunner)
+
+
+def write(message: ToHub | ToRunner) -> bytes:
+    """The frame. One that the other end would refuse is refused here, where it can still be told apart."""
+    frame = encode(message)
+    if len(frame) > MAX_FRAME:
+        raise TooLarge("a link message is too large", limit=MAX_FRAME, size=len(frame))
+    return frame
+
+
+def read_at_hub(frame: bytes | str) -> ToHub:
+    return _read(frame, _to_hub)
+
+
+def read_at_runner(frame: bytes | str) -> ToRunner:
+    return _read(frame, _to_runner)
+
+
+def _read(frame: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(frame)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise LinkClosed(f"the other end does not speak our protocol: {error}") from error

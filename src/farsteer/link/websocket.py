@@ -1,0 +1,95 @@
+"""The road from a runner to a hub on another process or machine: a websocket to the hub's `/link`."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as open_websocket
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from farsteer.core.errors import BadRequest, Unauthorized
+from farsteer.link.frames import read_at_runner, write
+from farsteer.link.messages import MAX_FRAME, ToHub, ToRunner
+from farsteer.link.transport import LinkClosed
+
+_SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
+_CLOSE_SECONDS = 2.0
+
+
+class WebSocketTransport:
+    """A runner's end of the link. The link's own Ping keeps it alive and notices its death."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def send(self, message: ToHub) -> None:
+        try:
+            await self._socket.send(write(message))
+        except ConnectionClosed as closed:
+            raise LinkClosed(str(closed)) from closed
+
+    async def receive(self) -> ToRunner:
+        try:
+            frame = await self._socket.recv()
+        except ConnectionClosed as closed:
+            raise LinkClosed(str(closed)) from closed
+        return read_at_runner(frame)
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+
+async def connect(
+    url: str, token: str, *, allow_insecure: bool = False, open_timeout: float = 10.0
+) -> WebSocketTransport:
+    """Reach the hub at `url` with an access token, which travels in a header and never in the URL.
+
+    Raises Unauthorized if the hub refuses the token, LinkClosed if it cannot be reached, and BadRequest if `url`
+    would send the token in clear over a network.
+    """
+    address = link_address(url, allow_insecure=allow_insecure)
+    try:
+        socket = await open_websocket(
+            address,
+            additional_headers={"Authorization": f"Bearer {token}"},
+            compression=None,
+            max_size=MAX_FRAME,
+            open_timeout=open_timeout,
+            ping_interval=None,
+            close_timeout=_CLOSE_SECONDS,
+            proxy=None if _is_loopback(urlsplit(address)) else True,
+        )
+    except InvalidStatus as refused:
+        if refused.response.status_code == 401:
+            raise Unauthorized("the hub refuses this access token") from refused
+        raise LinkClosed(f"the hub answered with HTTP {refused.response.status_code}") from refused
+    except (OSError, InvalidHandshake) as failed:
+        raise LinkClosed(f"the hub at {address} cannot be reached: {failed}") from failed
+    return WebSocketTransport(socket)
+
+
+def link_address(url: str, *, allow_insecure: bool = False) -> str:
+    """The websocket address of the hub at `url`."""
+    parts = urlsplit(url)
+    scheme = _SCHEMES.get(parts.scheme)
+    if scheme is None or not parts.hostname:
+        raise BadRequest(f"{url!r} is no address of a hub; it looks like https://host:port")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise BadRequest("the address of a hub holds no credentials, query or fragment")
+    if scheme == "ws" and not _is_loopback(parts) and not allow_insecure:
+        raise BadRequest(
+            f"{url} would send the token in clear over the network; use https, or allow it explicitly"
+        )
+    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/link"
+
+
+def _is_loopback(parts: SplitResult) -> bool:
+    host = parts.hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
