@@ -1,0 +1,330 @@
+"""What every adapter relies on: a process is read, fed and ended in bounded time, whatever it does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from farsteer.agents import posix
+from farsteer.agents.lines import Line, Oversized
+from farsteer.agents.process import AgentProcess, Exit
+from farsteer.core.errors import AgentError, ErrorCode
+from tests.agents.conftest import Run
+from tests.support.processes import is_alive
+
+SECONDS = 10.0
+
+
+class Watched:
+    """A process under test, with what it said and how it ended."""
+
+    def __init__(self, *argv: str, cwd: Path | str = "/", limit: int = 1024 * 1024) -> None:
+        self.lines: list[Line] = []
+        self.batches = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.exits: list[Exit] = []
+        self._news = asyncio.Condition()
+        self.process = AgentProcess.start(
+            argv,
+            cwd=str(cwd),
+            environment={"PATH": os.environ["PATH"], "ONLY": "this"},
+            on_lines=self._take,
+            on_exit=self._end,
+            line_limit=limit,
+        )
+
+    async def _take(self, lines: list[Line]) -> None:
+        await self.gate.wait()
+        self.lines += lines
+        self.batches += 1
+        async with self._news:
+            self._news.notify_all()
+
+    async def _end(self, exit: Exit) -> None:
+        self.exits.append(exit)
+
+    async def line(self, text: bytes) -> None:
+        async with asyncio.timeout(SECONDS), self._news:
+            await self._news.wait_for(lambda: text in self.lines)
+
+    async def number(self) -> int:
+        """The first line, which is a number."""
+        async with asyncio.timeout(SECONDS), self._news:
+            await self._news.wait_for(lambda: self.lines)
+        first = self.lines[0]
+        assert isinstance(first, bytes)
+        return int(first)
+
+    async def exit(self) -> Exit:
+        async with asyncio.timeout(SECONDS):
+            await self.process.wait()
+        (exit,) = self.exits
+        return exit
+
+
+def shell(script: str, **more: object) -> Watched:
+    return Watched("/bin/sh", "-c", script, **more)  # pyright: ignore[reportArgumentType]
+
+
+def python(script: str, **more: object) -> Watched:
+    return Watched(sys.executable, "-I", "-S", "-c", script, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_lines_come_in_order_and_the_exit_comes_last(run: Run) -> None:
+    async def scenario() -> None:
+        watched = shell("i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; printf unfinished; exit 3")
+        exit = await watched.exit()
+        assert watched.lines == [*(str(n).encode() for n in range(200)), b"unfinished"]
+        assert exit == Exit(3, "", asked=False)
+        assert exit.reason == "exit code 3"
+
+    run(scenario())
+
+
+def test_it_runs_where_and_with_what_it_is_told(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = shell("pwd -P; env", cwd=tmp_path)
+        await watched.exit()
+        assert watched.lines[0] == str(tmp_path.resolve()).encode()
+        assert b"ONLY=this" in watched.lines
+        assert not [line for line in watched.lines if isinstance(line, bytes) and line.startswith(b"HOME=")]
+
+    run(scenario())
+
+
+def test_a_program_that_is_not_there_is_an_agent_error(run: Run) -> None:
+    async def scenario() -> None:
+        with pytest.raises(AgentError, match="no-such-program") as caught:
+            Watched("no-such-program")
+        assert caught.value.code is ErrorCode.AGENT_START_FAILED
+
+    run(scenario())
+
+
+def test_what_is_written_arrives_whole_however_large(run: Run) -> None:
+    async def scenario() -> None:
+        watched = python(
+            "import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.readline()).hexdigest())"
+        )
+        import hashlib
+
+        data = os.urandom(8_000_000).hex().encode() + b"\n"
+        await watched.process.write(data)
+        await watched.exit()
+        assert watched.lines == [hashlib.sha256(data).hexdigest().encode()]
+
+    run(scenario())
+
+
+def test_an_agent_that_does_not_read_cannot_hold_us(run: Run) -> None:
+    async def scenario() -> None:
+        watched = shell("echo up; exec sleep 60")
+        await watched.line(b"up")
+        with pytest.raises(AgentError) as caught:
+            await watched.process.write(b"x" * 1_000_000, timeout=0.1)
+        assert caught.value.code is ErrorCode.TIMEOUT
+        # Half of a line is in the pipe: nothing may follow it.
+        with pytest.raises(AgentError, match="closed"):
+            await watched.process.write(b"y\n", timeout=0.1)
+        await watched.process.stop(0.05)
+        await watched.exit()
+
+    run(scenario())
+
+
+def test_writing_to_a_dead_agent_is_an_agent_error(run: Run) -> None:
+    async def scenario() -> None:
+        watched = shell("exit 0")
+        await watched.exit()
+        with pytest.raises(AgentError) as caught:
+            await watched.process.write(b"x\n")
+        assert caught.value.code is ErrorCode.AGENT_DIED
+
+    run(scenario())
+
+
+def test_a_listener_that_waits_makes_the_agent_wait(run: Run) -> None:
+    async def scenario() -> None:
+        watched = python(
+            "import os, sys\n"
+            "line = b'x' * 999 + b'\\n'\n"
+            "for n in range(3000):\n"
+            "    os.write(1, line)\n"
+            "    os.write(2, b'%d\\n' % n)\n"
+        )
+        watched.gate.clear()
+        async with asyncio.timeout(SECONDS):
+            while not watched.process.stderr:
+                await asyncio.sleep(0.001)
+        seen = ""
+        async with asyncio.timeout(SECONDS):
+            while seen != watched.process.stderr:
+                seen = watched.process.stderr
+                await asyncio.sleep(0.1)
+        written = int(seen.splitlines()[-1])
+        assert written < 1000, "one chunk and one pipe at most"
+        watched.gate.set()
+        await watched.exit()
+        assert len(watched.lines) == 3000
+
+    run(scenario())
+
+
+def test_an_oversized_line_is_a_fact_and_not_an_end(run: Run) -> None:
+    async def scenario() -> None:
+        watched = python("print('a'); print('x' * 3_000_000); print('b')", limit=1_000_000)
+        await watched.exit()
+        assert watched.lines == [b"a", Oversized(3_000_000, b"x" * 200), b"b"]
+
+    run(scenario())
+
+
+def test_the_end_of_stderr_is_kept_and_no_more(run: Run) -> None:
+    async def scenario() -> None:
+        watched = python("import sys\nfor n in range(100_000): sys.stderr.write(f'line {n}\\n')")
+        exit = await watched.exit()
+        assert exit.stderr.endswith("line 99998\nline 99999")
+        assert len(exit.stderr) <= 8192
+
+    run(scenario())
+
+
+def test_stop_is_gentle_first(run: Run) -> None:
+    async def scenario() -> None:
+        watched = shell("while read line; do :; done; echo bye; exit 7")
+        await watched.process.stop()
+        exit = await watched.exit()
+        assert watched.lines == [b"bye"]
+        assert exit == Exit(7, "", asked=True)
+        assert exit.reason == "stopped"
+        await watched.process.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("ignored", ["", "trap '' TERM;"])
+def test_stop_ends_what_ignores_its_input_and_sigterm(run: Run, ignored: str) -> None:
+    async def scenario() -> None:
+        watched = shell(f"{ignored} echo up; while :; do sleep 0.05; done")
+        await watched.line(b"up")
+        begun = time.monotonic()
+        await asyncio.gather(watched.process.stop(0.2), watched.process.stop(0.2))
+        assert time.monotonic() - begun < 2
+        assert (await watched.exit()).code == (-9 if ignored else -15)
+        assert not psutil.pid_exists(watched.process.pid)
+
+    run(scenario())
+
+
+ESCAPES = {
+    "same group": "sleep 300 &",
+    "own group": "set -m; sleep 300 &",
+    "own session": "setsid sleep 300 &",
+}
+
+
+@pytest.mark.parametrize("how", ["same group", "own group"])
+def test_an_exit_is_noticed_while_a_grandchild_holds_the_pipes_and_the_grandchild_is_ended(
+    run: Run, how: str
+) -> None:
+    async def scenario() -> None:
+        watched = shell(f"{ESCAPES[how]} echo $!; exit 5")
+        begun = time.monotonic()
+        exit = await watched.exit()
+        assert exit.code == 5
+        assert time.monotonic() - begun < 2
+        await gone(await watched.number())
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("how", ESCAPES)
+def test_stop_leaves_no_descendant_not_even_one_in_a_session_of_its_own(run: Run, how: str) -> None:
+    async def scenario() -> None:
+        watched = shell(f"{ESCAPES[how]} echo $!; cat")
+        grandchild = await watched.number()
+        await watched.process.stop()
+        await gone(grandchild)
+        await watched.exit()
+
+    run(scenario())
+
+
+async def gone(pid: int) -> None:
+    """It was told to die; it belongs to init now, so its end can only be looked for."""
+    async with asyncio.timeout(SECONDS):
+        while psutil.pid_exists(pid) and is_alive(psutil.Process(pid)):
+            await asyncio.sleep(0.005)
+
+
+def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("farsteer.agents.process._SILENT_GRACE", 0.1)
+
+    async def scenario() -> None:
+        watched = shell("echo last; exec 1>&-; exec sleep 300")
+        exit = await watched.exit()
+        assert (watched.lines, exit.code) == ([b"last"], -9)
+
+    run(scenario())
+
+
+def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async def broken(lines: list[Line]) -> None:
+            raise ValueError("nobody takes this")
+
+        ended: list[Exit] = []
+
+        async def on_exit(exit: Exit) -> None:
+            ended.append(exit)
+
+        process = AgentProcess.start(
+            ["/bin/sh", "-c", "echo hi; exec sleep 300"],
+            cwd="/",
+            environment={},
+            on_lines=broken,
+            on_exit=on_exit,
+        )
+        async with asyncio.timeout(SECONDS):
+            await process.wait()
+        assert [exit.code for exit in ended] == [-9]
+        assert not psutil.pid_exists(process.pid)
+        assert "nobody takes this" in caplog.text
+
+    run(scenario())
+
+
+def test_a_loop_that_ends_takes_its_agents_with_it(run: Run) -> None:
+    async def scenario() -> Watched:
+        watched = shell("echo up; exec sleep 300")
+        await watched.line(b"up")
+        watched.process._life.cancel()
+        await asyncio.wait([watched.process._life])
+        return watched
+
+    watched = run(scenario())
+    assert not psutil.pid_exists(watched.process.pid)
+    assert watched.exits == []
+
+
+def test_where_there_is_no_pidfd_a_thread_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+
+    async def scenario() -> None:
+        watched = shell("read line; sleep 300 & exit 4")
+        await watched.process.write(b"go\n")
+        assert (await watched.exit()).code == 4
+
+    run(scenario())
+
+
+def test_an_exit_is_described_by_its_signal() -> None:
+    assert posix.describe_exit(-9) == "killed by SIGKILL"
+    assert posix.describe_exit(-123) == "killed by signal 123"
