@@ -16,3 +16,10 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run]:
     factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         yield runner.run
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """For what sends no event: another program's state."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from farsteer.agents.environment import scrubbed
 
 MACHINE = {
-    "PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "XDG_CONFIG_HOME": "/x", "https_proxy": "http://p", "SSL_CERT_FILE": "/c",
-    "AWS_SECRET_ACCESS_KEY": "s", "CLI_API_TOKEN": "t", "FARSTEER_HOME": "/f", "PYTHONPATH": "/p", "ANTHROPIC_API_KEY": "k",
-    "LD_PRELOAD": "/l",
+    "PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "XDG_CONFIG_HOME": "/x", "https_proxy": "http://p",
+    "SSL_CERT_FILE": "/c", "AWS_SECRET_ACCESS_KEY": "s", "CLI_API_TOKEN": "t", "FARSTEER_HOME": "/f",
+    "PYTHONPATH": "/p", "ANTHROPIC_API_KEY": "k", "LD_PRELOAD": "/l",
 }  # fmt: skip
 
 

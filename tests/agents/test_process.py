@@ -15,7 +15,7 @@ from farsteer.agents import posix
 from farsteer.agents.lines import Line, Oversized
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.errors import AgentError, ErrorCode
-from tests.agents.conftest import Run
+from tests.agents.conftest import Run, until
 from tests.support.processes import is_alive
 
 SECONDS = 10.0
@@ -47,8 +47,8 @@ class Watched:
         async with self._news:
             self._news.notify_all()
 
-    async def _end(self, exit: Exit) -> None:
-        self.exits.append(exit)
+    async def _end(self, ended: Exit) -> None:
+        self.exits.append(ended)
 
     async def line(self, text: bytes) -> None:
         async with asyncio.timeout(SECONDS), self._news:
@@ -65,8 +65,8 @@ class Watched:
     async def exit(self) -> Exit:
         async with asyncio.timeout(SECONDS):
             await self.process.wait()
-        (exit,) = self.exits
-        return exit
+        (ended,) = self.exits
+        return ended
 
 
 def shell(script: str, **more: object) -> Watched:
@@ -80,19 +80,21 @@ def python(script: str, **more: object) -> Watched:
 def test_lines_come_in_order_and_the_exit_comes_last(run: Run) -> None:
     async def scenario() -> None:
         watched = shell("i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; printf unfinished; exit 3")
-        exit = await watched.exit()
+        ended = await watched.exit()
         assert watched.lines == [*(str(n).encode() for n in range(200)), b"unfinished"]
-        assert exit == Exit(3, "", asked=False)
-        assert exit.reason == "exit code 3"
+        assert ended == Exit(3, "", asked=False)
+        assert ended.reason == "exit code 3"
 
     run(scenario())
 
 
 def test_it_runs_where_and_with_what_it_is_told(run: Run, tmp_path: Path) -> None:
+    real = str(tmp_path.resolve()).encode()
+
     async def scenario() -> None:
         watched = shell("pwd -P; env", cwd=tmp_path)
         await watched.exit()
-        assert watched.lines[0] == str(tmp_path.resolve()).encode()
+        assert watched.lines[0] == real
         assert b"ONLY=this" in watched.lines
         assert not [line for line in watched.lines if isinstance(line, bytes) and line.startswith(b"HOME=")]
 
@@ -160,9 +162,7 @@ def test_a_listener_that_waits_makes_the_agent_wait(run: Run) -> None:
             "    os.write(2, b'%d\\n' % n)\n"
         )
         watched.gate.clear()
-        async with asyncio.timeout(SECONDS):
-            while not watched.process.stderr:
-                await asyncio.sleep(0.001)
+        await until(lambda: watched.process.stderr != "")
         seen = ""
         async with asyncio.timeout(SECONDS):
             while seen != watched.process.stderr:
@@ -189,9 +189,9 @@ def test_an_oversized_line_is_a_fact_and_not_an_end(run: Run) -> None:
 def test_the_end_of_stderr_is_kept_and_no_more(run: Run) -> None:
     async def scenario() -> None:
         watched = python("import sys\nfor n in range(100_000): sys.stderr.write(f'line {n}\\n')")
-        exit = await watched.exit()
-        assert exit.stderr.endswith("line 99998\nline 99999")
-        assert len(exit.stderr) <= 8192
+        ended = await watched.exit()
+        assert ended.stderr.endswith("line 99998\nline 99999")
+        assert len(ended.stderr) <= 8192
 
     run(scenario())
 
@@ -200,10 +200,10 @@ def test_stop_is_gentle_first(run: Run) -> None:
     async def scenario() -> None:
         watched = shell("while read line; do :; done; echo bye; exit 7")
         await watched.process.stop()
-        exit = await watched.exit()
+        ended = await watched.exit()
         assert watched.lines == [b"bye"]
-        assert exit == Exit(7, "", asked=True)
-        assert exit.reason == "stopped"
+        assert ended == Exit(7, "", asked=True)
+        assert ended.reason == "stopped"
         await watched.process.stop()
 
     run(scenario())
@@ -237,8 +237,8 @@ def test_an_exit_is_noticed_while_a_grandchild_holds_the_pipes_and_the_grandchil
     async def scenario() -> None:
         watched = shell(f"{ESCAPES[how]} echo $!; exit 5")
         begun = time.monotonic()
-        exit = await watched.exit()
-        assert exit.code == 5
+        ended = await watched.exit()
+        assert ended.code == 5
         assert time.monotonic() - begun < 2
         await gone(await watched.number())
 
@@ -258,10 +258,7 @@ def test_stop_leaves_no_descendant_not_even_one_in_a_session_of_its_own(run: Run
 
 
 async def gone(pid: int) -> None:
-    """It was told to die; it belongs to init now, so its end can only be looked for."""
-    async with asyncio.timeout(SECONDS):
-        while psutil.pid_exists(pid) and is_alive(psutil.Process(pid)):
-            await asyncio.sleep(0.005)
+    await until(lambda: not (psutil.pid_exists(pid) and is_alive(psutil.Process(pid))))
 
 
 def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,8 +266,8 @@ def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.
 
     async def scenario() -> None:
         watched = shell("echo last; exec 1>&-; exec sleep 300")
-        exit = await watched.exit()
-        assert (watched.lines, exit.code) == ([b"last"], -9)
+        ended = await watched.exit()
+        assert (watched.lines, ended.code) == ([b"last"], -9)
 
     run(scenario())
 
@@ -280,10 +277,10 @@ def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCapt
         async def broken(lines: list[Line]) -> None:
             raise ValueError("nobody takes this")
 
-        ended: list[Exit] = []
+        exits: list[Exit] = []
 
-        async def on_exit(exit: Exit) -> None:
-            ended.append(exit)
+        async def on_exit(ended: Exit) -> None:
+            exits.append(ended)
 
         process = AgentProcess.start(
             ["/bin/sh", "-c", "echo hi; exec sleep 300"],
@@ -294,7 +291,7 @@ def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCapt
         )
         async with asyncio.timeout(SECONDS):
             await process.wait()
-        assert [exit.code for exit in ended] == [-9]
+        assert [ended.code for ended in exits] == [-9]
         assert not psutil.pid_exists(process.pid)
         assert "nobody takes this" in caplog.text
 
