@@ -9,18 +9,29 @@ from starlette.types import Receive, Scope, Send
 
 from farsteer.core.errors import NotFound
 from farsteer.faces.reply import error_reply
-from farsteer.faces.rest import accounts, approvals, machines, messages, sessions, system
+from farsteer.faces.rest import (
+    approvals,
+    machines,
+    messages,
+    people,
+    sessions,
+    signin,
+    system,
+    tokens,
+)
 from farsteer.faces.rest.documents import document_endpoints
 from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
 
 TABLE: tuple[AnyEndpoint, ...] = (
-    *accounts.ENDPOINTS,
+    *signin.ENDPOINTS,
     *machines.ENDPOINTS,
     *sessions.ENDPOINTS,
     *messages.ENDPOINTS,
     *approvals.ENDPOINTS,
+    *people.ENDPOINTS,
+    *tokens.ENDPOINTS,
     *system.ENDPOINTS,
 )
 

@@ -16,7 +16,6 @@ from farsteer.core.api import (
     QueueResponse,
     Request,
     SendMessage,
-    Typing,
 )
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
@@ -57,11 +56,6 @@ async def cancel_message(call: Call[None, None]) -> Done:
     return await call.hub.sessions.cancel(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
-async def show_typing(call: Call[Typing, None]) -> Done:
-    await call.hub.presence.typing(call.caller, call.id("sessionId"), call.body)
-    return Done()
-
-
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/sessions/{sessionId}/messages", handler=list_messages, scope=Scope.READ,
@@ -93,11 +87,5 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         scope=Scope.WRITE, response=Done, errors=(409, 503),
         tag="Messages", summary="Take a message back",
         description="409 once the agent has it.",
-    ),
-    Endpoint(
-        method="POST", path="/api/sessions/{sessionId}/typing", handler=show_typing, scope=Scope.WRITE,
-        body=Typing, response=Done,
-        tag="People", summary="Show others what you are typing",
-        example={"text": "hello"},
     ),
 )  # fmt: skip

@@ -10,6 +10,8 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+import msgspec
+
 from farsteer.core.wire import encode
 
 Json = dict[str, Any]
@@ -25,62 +27,66 @@ TOKEN=$(curl -sS "$HUB/api/auth" -H 'Content-Type: application/json' \\
 
 
 def render(document: Json) -> str:
-    return "".join(_page(document))
+    return "".join(_Page(document).html())
 
 
-def _page(document: Json) -> Iterator[str]:
-    info = document["info"]
-    operations = [*_operations(document)]
-    tags = [tag["name"] for tag in document["tags"]]
-    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{escape(info['title'])} API</title><style>{_CSS}</style></head><body><nav>"
-    for tag in tags:
-        yield f"<h2>{escape(tag)}</h2><ul>"
-        for _, _, operation in _of_tag(operations, tag):
-            yield f'<li><a href="#{operation["operationId"]}">{escape(operation["summary"])}</a></li>'
-        yield "</ul>"
-    yield '<h2>Shapes</h2><ul><li><a href="#shapes">All shapes</a></li></ul></nav><main>'
-    yield f"<h1>{escape(info['title'])} API <small>{escape(info['version'])}</small></h1>"
-    yield _prose(info["description"])
-    yield f"<pre>{escape(_FIRST_STEPS)}</pre>"
-    yield '<p class="soft">The same for programs: <a href="/openapi.json">openapi.json</a></p>'
-    for tag in tags:
-        yield f"<h2>{escape(tag)}</h2>"
-        for method, path, operation in _of_tag(operations, tag):
-            yield from _article(method, path, operation)
-    yield '<h2 id="shapes">Shapes</h2>'
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        yield f'<article id="shape-{name}"><h3>{escape(name)}</h3>'
-        yield _prose(schema.get("description", "")) + _shape(schema) + "</article>"
-    yield "</main></body></html>"
+class _Page:
+    def __init__(self, document: Json) -> None:
+        self._info = document["info"]
+        self._schemas: dict[str, Json] = document["components"]["schemas"]
+        self._operations: dict[str, list[tuple[str, str, Json]]] = {
+            tag["name"]: [] for tag in document["tags"]
+        }
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                self._operations[operation["tags"][0]].append((method, path, operation))
 
+    def html(self) -> Iterator[str]:
+        yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        yield f"<title>{escape(self._info['title'])} API</title><style>{_CSS}</style></head><body>"
+        yield from self._contents()
+        yield "<main>"
+        yield f"<h1>{escape(self._info['title'])} API <small>{escape(self._info['version'])}</small></h1>"
+        yield _prose(self._info["description"])
+        yield f"<pre>{escape(_FIRST_STEPS)}</pre>"
+        yield '<p class="soft">The same for programs: <a href="/openapi.json">openapi.json</a></p>'
+        for tag, operations in self._operations.items():
+            yield f"<h2>{escape(tag)}</h2>"
+            for method, path, operation in operations:
+                yield from self._article(method, path, operation)
+        yield '<h2 id="shapes">Shapes</h2>'
+        for name, schema in sorted(self._schemas.items()):
+            yield f'<article id="shape-{name}"><h3>{escape(name)}</h3>'
+            yield f"{_prose(schema.get('description', ''))}{_shape(schema)}</article>"
+        yield "</main></body></html>"
 
-def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            yield method, path, operation
+    def _contents(self) -> Iterator[str]:
+        yield "<nav>"
+        for tag, operations in self._operations.items():
+            yield f"<h2>{escape(tag)}</h2><ul>"
+            for _, _, operation in operations:
+                yield f'<li><a href="#{operation["operationId"]}">{escape(operation["summary"])}</a></li>'
+            yield "</ul>"
+        yield '<h2>Shapes</h2><ul><li><a href="#shapes">All shapes</a></li></ul></nav>'
 
-
-def _of_tag(operations: list[tuple[str, str, Json]], tag: str) -> Iterator[tuple[str, str, Json]]:
-    return (item for item in operations if tag in item[2]["tags"])
-
-
-def _article(method: str, path: str, operation: Json) -> Iterator[str]:
-    yield f'<article id="{operation["operationId"]}"><h3>{escape(operation["summary"])}</h3><div class="address">'
-    yield f'<span class="method {method}">{method.upper()}</span>{escape(path)}</div>'
-    yield _prose(operation.get("description", ""))
-    if parameters := operation.get("parameters"):
-        yield "<h4>Parameters</h4><table>"
-        for parameter in parameters:
-            note = parameter["in"] + (", required" if parameter["required"] else "")
-            yield _row(parameter["name"], parameter["schema"], note)
-        yield "</table>"
-    if body := operation.get("requestBody"):
-        yield f"<h4>Body</h4><p>{_type(body['content']['application/json']['schema'])}</p>"
-    yield f"<pre>{escape(_curl(method, path, operation))}</pre>"
-    yield from _answers(operation["responses"])
-    yield "</article>"
+    def _article(self, method: str, path: str, operation: Json) -> Iterator[str]:
+        yield f'<article id="{operation["operationId"]}"><h3>{escape(operation["summary"])}</h3><div class="address">'
+        yield f'<span class="method {method}">{method.upper()}</span>{escape(path)}</div>'
+        yield _prose(operation.get("description", ""))
+        if parameters := operation.get("parameters"):
+            yield "<h4>Parameters</h4><table>"
+            for parameter in parameters:
+                note = parameter["in"] + (", required" if parameter["required"] else "")
+                yield _row(parameter["name"], parameter["schema"], note)
+            yield "</table>"
+        if body := operation.get("requestBody"):
+            shape = self._schemas[_name(body["content"]["application/json"]["schema"])]
+            if shape.get("properties"):
+                yield f"<h4>Body{'' if body['required'] else ' (optional)'}</h4>{_shape(shape)}"
+        yield f"<pre>{escape(_curl(method, path, operation))}</pre>"
+        yield from _answers(operation["responses"])
+        yield "</article>"
 
 
 def _answers(responses: Json) -> Iterator[str]:
@@ -104,7 +110,10 @@ def _curl(method: str, path: str, operation: Json) -> str:
         parts.append('-H "Authorization: Bearer $TOKEN"')
     if example is not None:
         parts.append("-H 'Content-Type: application/json'")
-        parts.append(f"-d '{encode(example).decode()}'")
+        body_text = encode(example)
+        if len(body_text) > 70:
+            body_text = msgspec.json.format(body_text, indent=4)
+        parts.append(f"-d '{body_text.decode()}'")
     return " \\\n    ".join(parts)
 
 
@@ -120,26 +129,34 @@ def _shape(schema: Json) -> str:
 
 
 def _row(name: str, schema: Json, note: str) -> str:
-    limits = [note] if note else []
-    for plain in schema.get("anyOf", [schema]):
-        for key, words in _LIMITS.items():
-            if key in plain:
-                limits.append(f"{words} {plain[key]}")
+    notes = [note] if note else []
+    for option in schema.get("anyOf", [schema]):
+        notes += _limits(option)
     if schema.get("default") not in (None, [], {}, ""):
-        limits.append(f"default {encode(schema['default']).decode()}")
-    return f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td><td>{escape(', '.join(limits))}</td></tr>"
+        notes.append(f"default {encode(schema['default']).decode()}")
+    return f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td><td>{escape(', '.join(notes))}</td></tr>"
 
 
-_LIMITS = {
-    "minLength": "at least", "maxLength": "up to", "minimum": "from", "exclusiveMinimum": "above",
-    "maximum": "up to", "maxItems": "items up to",
-}  # fmt: skip
+def _limits(schema: Json) -> Iterator[str]:
+    for least, most, unit in _BOUNDS:
+        if least in schema and most in schema:
+            yield f"{schema[least]:,} to {schema[most]:,}{unit}"
+        elif least in schema:
+            yield f"at least {schema[least]:,}{unit}"
+        elif most in schema:
+            yield f"up to {schema[most]:,}{unit}"
+
+
+_BOUNDS = (
+    ("minLength", "maxLength", " characters"),
+    ("minimum", "maximum", ""),
+    ("minItems", "maxItems", " items"),
+)
 
 
 def _type(schema: Json) -> str:
-    if reference := schema.get("$ref"):
-        name = reference.rpartition("/")[2]
-        return f'<a href="#shape-{name}">{escape(name)}</a>'
+    if "$ref" in schema:
+        return f'<a href="#shape-{_name(schema)}">{escape(_name(schema))}</a>'
     if options := schema.get("anyOf"):
         return " or ".join(_type(option) for option in options if option != {"type": "null"})
     if values := schema.get("enum"):
@@ -154,6 +171,10 @@ def _type(schema: Json) -> str:
             return escape(schema.get("format", name))
         case _:
             return "any value"
+
+
+def _name(reference: Json) -> str:
+    return reference["$ref"].rpartition("/")[2]
 
 
 def _prose(text: str) -> str:
