@@ -95,7 +95,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def check_url(url: str, *, plain_http: bool = False) -> str:
+def check_url(url: str, *, allow_insecure: bool = False) -> str:
     """Refuse what is no hub address, and a road on which everybody can read the token."""
     try:
         parts = urlsplit(url)
@@ -105,9 +105,9 @@ def check_url(url: str, *, plain_http: bool = False) -> str:
     if not usable:
         raise BadRequest(f"not a hub address: {url!r}; it looks like {DEFAULT_URL}")
     if url.startswith("http:") and not is_loopback(url):
-        allowed = plain_http or os.environ.get("FARSTEER_PLAIN_HTTP") == "1"
+        allowed = allow_insecure or os.environ.get("FARSTEER_ALLOW_INSECURE") == "1"
         if not allowed:
             raise BadRequest(
-                f"{url} carries the token in the clear: use https, or set FARSTEER_PLAIN_HTTP=1 on a trusted network"
+                f"{url} carries the token in clear: use https, or set FARSTEER_ALLOW_INSECURE=1 on a trusted network"
             )
     return url

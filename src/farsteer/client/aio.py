@@ -46,10 +46,10 @@ class AsyncClient:
         url: str | None = None,
         token: str | None = None,
         *,
-        plain_http: bool = False,
+        allow_insecure: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        address = check_url(find_url(url), plain_http=plain_http)
+        address = check_url(find_url(url), allow_insecure=allow_insecure)
         self._connection = Connection(address, find_token(token), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
 

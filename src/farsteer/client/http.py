@@ -6,8 +6,7 @@ import asyncio
 import base64
 import random
 import time
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -129,28 +128,25 @@ class Connection:
         lifetime = _lifetime(answer.token)
         return _Pass(answer.token, time.monotonic() + max(lifetime - RENEW_BEFORE, lifetime / 2))
 
-    @asynccontextmanager
-    async def stream(
-        self, path: str, *, query: Query, headers: Mapping[str, str]
-    ) -> AsyncGenerator[httpx.Response]:
-        """An open response of a live stream. Raises `Unavailable` where trying again may help."""
-        try:
-            for last in (False, True):
-                jwt = await self._jwt()
-                timeout = httpx.Timeout(REQUEST_SECONDS, read=HEARTBEAT_SECONDS)
-                async with self._http.stream(
-                    "GET", path, params=_given(query), headers={**headers, **_bearer(jwt)}, timeout=timeout
-                ) as response:
-                    if response.status_code == 401 and not last:
-                        self._forget(jwt)
-                        continue
-                    if response.status_code != 200:
-                        await response.aread()
-                        raise error_of(response)
-                    yield response
-                    return
-        except httpx.TransportError as error:
-            raise self.unreachable(error) from error
+    async def subscribe(self, path: str, *, query: Query, headers: Mapping[str, str]) -> httpx.Response:
+        """An open response, for the caller to read and to close. `Unavailable` where trying again may help."""
+        timeout = httpx.Timeout(REQUEST_SECONDS, read=HEARTBEAT_SECONDS)
+        for last in (False, True):
+            jwt = await self._jwt()
+            request = self._http.build_request(
+                "GET", path, params=_given(query), headers={**headers, **_bearer(jwt)}, timeout=timeout
+            )
+            try:
+                response = await self._http.send(request, stream=True)
+                if response.status_code == 200:
+                    return response
+                await response.aread()
+            except httpx.TransportError as error:
+                raise self.unreachable(error) from error
+            if response.status_code != 401 or last:
+                raise error_of(response)
+            self._forget(jwt)
+        raise AssertionError("the last attempt returns or raises")
 
     def unreachable(self, error: httpx.TransportError) -> Unavailable:
         reason = "it does not answer in time" if isinstance(error, httpx.TimeoutException) else str(error)

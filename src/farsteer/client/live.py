@@ -44,8 +44,8 @@ class _Envelope(msgspec.Struct, rename="camel"):
     session_id: str | None = None
     machine_id: str | None = None
     cursor: str | None = None
-    message: msgspec.Raw | None = None
-    delta: msgspec.Raw | None = None
+    message: msgspec.Raw = msgspec.Raw()
+    delta: msgspec.Raw = msgspec.Raw()
     data: Any = None
     typing: Any = None
     users: Any = None
@@ -70,17 +70,17 @@ def read_event(body: bytes, cursor: str | None = None) -> LiveEvent:
     )
 
 
-def _entry(raw: msgspec.Raw | None) -> Entry | None:
-    if raw is None:
+def _entry(raw: msgspec.Raw) -> Entry | None:
+    if not raw:
         return None
     try:
-        return decode_entry(bytes(raw))
+        return decode_entry(raw)
     except msgspec.ValidationError:
         return None
 
 
-def _delta(raw: msgspec.Raw | None) -> Delta | None:
-    if raw is None:
+def _delta(raw: msgspec.Raw) -> Delta | None:
+    if not raw:
         return None
     try:
         return msgspec.json.decode(raw, type=Delta)

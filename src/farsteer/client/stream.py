@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack
 from types import TracebackType
 
 import httpx
@@ -49,7 +48,7 @@ class EventStream:
         self._types = ",".join(types) if types is not None else None
         self._patience = patience
         self._waiting: deque[LiveEvent] = deque()
-        self._open: AsyncExitStack | None = None
+        self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
         self._parser = EventParser()
         self._connected_once = False
@@ -133,21 +132,23 @@ class EventStream:
         if self.cursor is not None:
             headers["Last-Event-ID"] = self.cursor
         query = {"sessionId": self._session_id, "types": self._types}
-        async with AsyncExitStack() as opening:
-            response = await opening.enter_async_context(
-                self._connection.stream("/api/events", query=query, headers=headers)
-            )
-            self._parser = EventParser()
-            chunks = response.aiter_bytes()
-            self._ready(await self._first(chunks))
-            self._chunks = chunks
-            self._open = opening.pop_all()
+        self._response = await self._connection.subscribe("/api/events", query=query, headers=headers)
+        self._parser = EventParser()
+        self._chunks = self._response.aiter_bytes()
+        try:
+            self._ready(await self._first(self._chunks))
+        except BaseException:
+            await self._drop()
+            raise
 
     async def _first(self, chunks: AsyncIterator[bytes]) -> list[ServerEvent]:
-        async for chunk in chunks:
-            events = self._parser.feed(chunk)
-            if events:
-                return events
+        try:
+            async for chunk in chunks:
+                events = self._parser.feed(chunk)
+                if events:
+                    return events
+        except httpx.TransportError as error:
+            raise self._connection.unreachable(error) from error
         raise Unavailable(f"{self._connection.url} closed the stream before it began")
 
     def _ready(self, events: list[ServerEvent]) -> None:
@@ -168,6 +169,6 @@ class EventStream:
         """Leave the connection. What was read from it and not given yet comes again from the cursor."""
         self._waiting.clear()
         self._chunks = None
-        opened, self._open = self._open, None
-        if opened is not None:
-            await opened.aclose()
+        response, self._response = self._response, None
+        if response is not None:
+            await response.aclose()

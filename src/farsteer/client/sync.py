@@ -172,10 +172,10 @@ class Client:
         url: str | None = None,
         token: str | None = None,
         *,
-        plain_http: bool = False,
+        allow_insecure: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.aio = AsyncClient(url, token, plain_http=plain_http, transport=transport)
+        self.aio = AsyncClient(url, token, allow_insecure=allow_insecure, transport=transport)
         self._loop = _Loop()
 
     @property

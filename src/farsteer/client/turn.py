@@ -22,7 +22,15 @@ from farsteer.core.api import (
     SessionView,
 )
 from farsteer.core.approvals import Approval
-from farsteer.core.errors import AgentError, AlreadyAnswered, Conflict, ErrorCode, NotFound, Unavailable
+from farsteer.core.errors import (
+    AgentError,
+    AlreadyAnswered,
+    Conflict,
+    ErrorCode,
+    FarsteerError,
+    NotFound,
+    Unavailable,
+)
 from farsteer.core.events import Delta, DeltaKind, Entry, TurnEndReason
 from farsteer.core.queue import ItemState
 
@@ -165,7 +173,11 @@ class Turn:
             if self.result is not None or self._events is None:
                 await self.aclose()
                 raise StopAsyncIteration
-            await self._take(await anext(self._events))
+            try:
+                await self._take(await anext(self._events))
+            except FarsteerError:
+                await self.aclose()
+                raise
         update = self._updates.popleft()
         if update.approval is not None and self._on_approval is not None:
             decision = self._on_approval(update.approval)

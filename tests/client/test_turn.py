@@ -1,0 +1,282 @@
+"""A turn followed by whoever started it: only its own, complete, and ended once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+
+from farsteer.client.live import Gap, LiveEvent
+from farsteer.client.turn import Turn, TurnResult, TurnUpdate
+from farsteer.core import errors
+from farsteer.core import events as ev
+from farsteer.core.api import ApprovalAnswered, Approve, Deny, MessageAccepted, NewAttachment, SessionView
+from farsteer.core.approvals import Approval, ApprovalKind, Outcome
+from farsteer.core.errors import ErrorCode
+from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, TurnEndReason, role_of
+from farsteer.core.queue import ItemState
+
+ITEM = "item"
+ASKED = Approval(id="a", kind=ApprovalKind.PERMISSION, title="run ls", created_at=1)
+
+
+class FakeBackend:
+    """A session whose events a test writes beforehand; they arrive once the message was sent."""
+
+    def __init__(self, *events: SessionEvent | Delta | LiveEvent, seq: int = 10) -> None:
+        self.log: list[Entry] = []
+        self.live: list[LiveEvent] = []
+        self.start = seq
+        self.answers: list[tuple[str, Approve | Deny | bool]] = []
+        self.refusal: errors.FarsteerError | None = None
+        self.subscribed = False
+        self.sent: list[str] = []
+        for event in events:
+            self.live.append(event if isinstance(event, LiveEvent) else self.event(event))
+
+    def event(self, content: SessionEvent | Delta) -> LiveEvent:
+        if isinstance(content, Delta):
+            return LiveEvent("message-delta", delta=content)
+        seq = self.start + len(self.log) + 1
+        entry = Entry(id=f"e{seq}", seq=seq, role=role_of(content), created_at=0, content=content)
+        self.log.append(entry)
+        return LiveEvent("message-received", entry=entry)
+
+    async def session(self, session_id: str) -> SessionView:
+        assert self.subscribed
+        view = {"seq": self.start}
+        return cast("SessionView", type("View", (), view))
+
+    async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
+        for entry in self.log:
+            if entry.seq > after:
+                yield entry
+
+    async def send(
+        self, session_id: str, text: str, *, attachments: Sequence[NewAttachment] = ()
+    ) -> MessageAccepted:
+        assert self.subscribed, "subscribe before sending, or the beginning is missed"
+        self.sent.append(text)
+        return MessageAccepted(id=ITEM, local_id=None, state=ItemState.ACCEPTED, position=0)
+
+    async def answer(
+        self, session_id: str, approval_id: str, decision: Approve | Deny | bool
+    ) -> ApprovalAnswered:
+        self.answers.append((approval_id, decision))
+        if self.refusal is not None:
+            raise self.refusal
+        return ApprovalAnswered(ok=True, outcome=Outcome.APPROVED, by=None)
+
+    @asynccontextmanager
+    async def follow(self, session_id: str) -> AsyncIterator[AsyncIterator[LiveEvent]]:
+        self.subscribed = True
+
+        async def events() -> AsyncIterator[LiveEvent]:
+            for event in self.live:
+                yield event
+            await asyncio.Event().wait()
+
+        try:
+            yield events()
+        finally:
+            self.subscribed = False
+
+
+def start(turn: str = "t", item: str | None = ITEM) -> ev.TurnStart:
+    return ev.TurnStart(turn_id=turn, item_id=item)
+
+
+def end(
+    reason: TurnEndReason = TurnEndReason.END_TURN, turn: str = "t", error: str | None = None
+) -> ev.TurnEnd:
+    return ev.TurnEnd(turn_id=turn, reason=reason, error=error)
+
+
+def says(text: str, message_id: str = "m") -> ev.AgentMessage:
+    return ev.AgentMessage(message_id=message_id, text=text)
+
+
+def fragment(text: str, offset: int = 0, message_id: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Delta:
+    return Delta(message_id=message_id, kind=kind, text=text, offset=offset)
+
+
+async def follow(backend: FakeBackend, **options: Any) -> tuple[list[TurnUpdate], TurnResult]:
+    turn = Turn(backend, "s", "hello", **options)
+    async with asyncio.timeout(5):
+        updates = [update async for update in turn]
+    assert turn.result is not None
+    assert not backend.subscribed, "a turn that ended has let go of its stream"
+    return updates, turn.result
+
+
+async def test_the_answer_streams_once_and_is_the_result() -> None:
+    backend = FakeBackend(start(), fragment("Hel"), fragment("lo", 3), says("Hello!"), end())
+    updates, result = await follow(backend)
+    assert backend.sent == ["hello"]
+    assert [update.text for update in updates if update.text] == ["Hel", "lo", "!"]
+    assert (str(result), result.reason, result.turn_id) == ("Hello!", TurnEndReason.END_TURN, "t")
+
+
+async def test_the_answer_is_the_last_message_and_thoughts_are_none() -> None:
+    backend = FakeBackend(
+        start(),
+        says("let me look", "m1"),
+        fragment("hmm", message_id="th", kind=DeltaKind.THOUGHT),
+        ev.AgentThought(message_id="th", text="hmm"),
+        says("done", "m2"),
+        end(),
+    )
+    updates, result = await follow(backend)
+    assert result.text == "done"
+    assert "".join(update.text for update in updates) == "let me lookdone"
+
+
+async def test_a_turn_that_runs_before_ours_is_not_ours() -> None:
+    backend = FakeBackend(
+        fragment("old", message_id="before"),
+        says("older answer", "before"),
+        end(turn="other"),
+        start("other-2", item="somebody else's"),
+        says("not for us", "m2"),
+        end(turn="other-2"),
+        start(),
+        says("for us", "m3"),
+        end(turn="other"),
+        end(),
+    )
+    updates, result = await follow(backend)
+    assert result.text == "for us"
+    assert "".join(update.text for update in updates) == "for us"
+
+
+async def test_fragments_that_overtake_the_start_are_kept() -> None:
+    backend = FakeBackend(
+        fragment("zzz", message_id="old"),
+        fragment("He"),
+        fragment("llo", 2),
+        says("zzz!", "old"),
+        end(turn="other"),
+        start(),
+        says("Hello"),
+        end(),
+    )
+    updates, result = await follow(backend)
+    assert [update.text for update in updates if update.text] == ["He", "llo"]
+    assert result.text == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (ItemState.CANCELLED, TurnEndReason.CANCELLED),
+        (ItemState.FAILED, TurnEndReason.FAILED),
+        (ItemState.UNKNOWN, TurnEndReason.LOST),
+    ],
+)
+async def test_a_message_that_never_became_a_turn_ends_too(state: ItemState, reason: TurnEndReason) -> None:
+    backend = FakeBackend(
+        ev.QueueUpdate(item_id="other", state=ItemState.CANCELLED),
+        ev.QueueUpdate(item_id=ITEM, state=ItemState.QUEUED),
+        ev.QueueUpdate(item_id=ITEM, state=state, reason="because"),
+    )
+    _, result = await follow(backend)
+    assert (result.turn_id, result.reason, result.error) == (None, reason, "because")
+
+
+async def test_a_gap_is_filled_from_the_log() -> None:
+    backend = FakeBackend(start(), fragment("He"), seq=100)
+    for missed in (says("Hello"), says("and more", "m2"), end()):
+        backend.event(missed)
+    backend.live.append(Gap("gap", cursor="x-1"))
+    updates, result = await follow(backend)
+    assert "".join(update.text for update in updates) == "Helloand more"
+    assert result.text == "and more"
+
+
+async def test_an_entry_that_comes_twice_counts_once() -> None:
+    backend = FakeBackend(start(), says("one"), end())
+    backend.live.insert(2, backend.live[1])
+    updates, _ = await follow(backend)
+    assert len(updates) == 3
+
+
+async def test_a_deleted_session_ends_the_turn() -> None:
+    backend = FakeBackend(start(), LiveEvent("session-removed"))
+    with pytest.raises(errors.NotFound, match="deleted"):
+        await Turn(backend, "s", "hello").finish()
+    assert not backend.subscribed
+
+
+async def test_nobody_answers_unless_told_to() -> None:
+    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
+    updates, _ = await follow(backend)
+    assert [update.approval for update in updates if update.approval] == [ASKED]
+    assert backend.answers == []
+
+
+async def test_the_callback_decides_and_none_leaves_it_open() -> None:
+    for decision, answers in (
+        (True, [("a", True)]),
+        (Deny(message="no"), [("a", Deny(message="no"))]),
+        (None, []),
+    ):
+        backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
+        await follow(backend, on_approval=lambda asked, decision=decision: decision)
+        assert backend.answers == answers
+
+
+async def test_the_callback_may_take_its_time() -> None:
+    async def decide(asked: Approval) -> bool:
+        await asyncio.sleep(0)
+        return asked.title == "run ls"
+
+    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
+    await follow(backend, on_approval=decide)
+    assert backend.answers == [("a", True)]
+
+
+async def test_being_second_is_no_error() -> None:
+    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
+    backend.refusal = errors.AlreadyAnswered("somebody was first")
+    _, result = await follow(backend, on_approval=lambda asked: True)
+    assert result.reason is TurnEndReason.END_TURN
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "code"),
+    [
+        (TurnEndReason.FAILED, errors.AgentError, ErrorCode.AGENT_FAILED),
+        (TurnEndReason.CRASHED, errors.AgentError, ErrorCode.AGENT_DIED),
+        (TurnEndReason.LOST, errors.Unavailable, ErrorCode.UNAVAILABLE),
+        (TurnEndReason.CANCELLED, errors.Conflict, ErrorCode.TURN_CANCELLED),
+    ],
+)
+async def test_an_answer_that_never_came_is_an_error(
+    reason: TurnEndReason, kind: type[errors.FarsteerError], code: ErrorCode
+) -> None:
+    _, result = await follow(FakeBackend(start(), says("so far"), end(reason, error="why")))
+    with pytest.raises(kind, match="why") as caught:
+        result.check()
+    assert caught.value.code is code
+    assert caught.value.details["text"] == "so far"
+
+
+async def test_a_failed_send_lets_go_of_the_stream() -> None:
+    class Refusing(FakeBackend):
+        async def send(self, *_: Any, **__: Any) -> MessageAccepted:
+            raise errors.Conflict("full", code=ErrorCode.QUEUE_FULL)
+
+    backend = Refusing()
+    with pytest.raises(errors.Conflict, match="full"):
+        await anext(Turn(backend, "s", "hello"))
+    assert not backend.subscribed
+
+
+async def test_leaving_early_lets_go_of_the_stream() -> None:
+    backend = FakeBackend(start(), says("one"), end())
+    async with Turn(backend, "s", "hello") as turn:
+        await anext(turn)
+    assert not backend.subscribed
+    with pytest.raises(errors.Conflict, match="no longer followed"):
+        await turn.finish()
