@@ -2,25 +2,29 @@
 
 A `SyncEvent` is encoded once, here. A stored one carries its place in the hub's log, the cursor a client resumes from;
 a transient one (delta, typing, presence) has none. Faces register one listener each and do their own framing once.
+Stored events reach the listeners in the order of their cursors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+import msgspec
 
 from farsteer.core.wire import encode
 
+MESSAGE = "message-received"
+
 _PAYLOAD = {
-    "message-received": "message",
+    MESSAGE: "message",
     "message-delta": "delta",
     "typing-changed": "typing",
     "online-users-changed": "users",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class SyncEvent:
+class SyncEvent(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     type: str
     subject: str | None
@@ -43,16 +47,33 @@ def sync_event(
     merge_key: str | None = None,
 ) -> SyncEvent:
     """Build the wire form by splicing the already encoded payload in."""
-    parts = [b'{"type":', encode(type), b',"namespace":', encode(namespace)]
-    if subject is not None:
-        key = b"machineId" if type == "machine-updated" else b"sessionId"
-        parts += [b',"', key, b'":', encode(subject)]
+    parts = [_head(namespace, type, subject)]
     if cursor is not None:
         parts += [b',"cursor":"', cursor_text(epoch, cursor).encode(), b'"']
     if payload is not None:
         parts += [b',"', _PAYLOAD.get(type, "data").encode(), b'":', payload]
     parts.append(b"}")
     return SyncEvent(namespace, type, subject, b"".join(parts), cursor, merge_key)
+
+
+def message_events(
+    namespace: str, session_id: str, epoch: str, rows: Iterable[tuple[int, bytes | msgspec.Raw]]
+) -> list[SyncEvent]:
+    """`sync_event` for many messages of one session, given as (cursor, encoded entry)."""
+    start = b'%b,"cursor":"%b-' % (_head(namespace, MESSAGE, session_id), epoch.encode())
+    return [
+        SyncEvent(namespace, MESSAGE, session_id, b'%b%d","message":%b}' % (start, cursor, body), cursor)
+        for cursor, body in rows
+    ]
+
+
+@lru_cache(4096)
+def _head(namespace: str, type: str, subject: str | None) -> bytes:
+    parts = [b'{"type":', encode(type), b',"namespace":', encode(namespace)]
+    if subject is not None:
+        key = b"machineId" if type == "machine-updated" else b"sessionId"
+        parts += [b',"', key, b'":', encode(subject)]
+    return b"".join(parts)
 
 
 def cursor_text(epoch: str, cursor: int) -> str:
@@ -82,5 +103,5 @@ class Feed:
         return lambda: self._listeners.remove(listener)
 
     def publish(self, events: list[SyncEvent]) -> None:
-        for listener in self._listeners:
+        for listener in tuple(self._listeners):
             listener(events)

@@ -1,16 +1,29 @@
-"""What the hub's services ask of their store."""
+"""What the hub's services ask of their store. SQLite is one implementation; a cluster will have another.
+
+Every change is one transaction together with the rows of the feed that tell of it, and the store publishes those rows
+after the commit, in the order of their cursors. An object of another namespace does not exist: NotFound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
+from farsteer.core.api import MachineView, MessagesCleared, SessionView
+from farsteer.core.approvals import Outcome
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.events import SessionStatus
+from farsteer.core.queue import QueueItem
+from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
+from farsteer.hub.view import SessionRow
+from farsteer.link.messages import Item
 
 
-@dataclass(frozen=True, slots=True)
-class FeedPage:
+class FeedPage(Struct, frozen=True):
     """A stretch of the feed, in order."""
 
     events: list[SyncEvent]
@@ -19,12 +32,78 @@ class FeedPage:
     more: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FeedBounds:
+class FeedBounds(Struct, frozen=True):
     """Catch-up is whole for a cursor with `lowest <= cursor <= highest`; anything else is a gap."""
 
     lowest: int
     highest: int
+
+
+class Appended(Struct, frozen=True):
+    """What became of a batch of a session's log."""
+
+    held: int
+    """The last event the store has of this session."""
+    stored: int = 0
+    """How many of the batch were new."""
+    known: bool = True
+    """False: no such session on that machine, or no more. Nothing was stored."""
+    gap: bool = False
+    """The batch does not continue at `held`. Nothing was stored."""
+
+
+class LogPage(Struct, frozen=True):
+    """Encoded entries, oldest first."""
+
+    bodies: list[bytes]
+    first: int | None
+    last: int | None
+    older: bool
+    newer: bool
+
+
+class Connected(Struct, frozen=True):
+    acked: dict[str, int]
+    unknown: list[str]
+
+
+class Accepted(Struct, frozen=True):
+    item: QueueItem
+    position: int
+    """How many open messages of the session are before it."""
+    repeated: bool
+    """It was there already, known by its local id."""
+    machine_id: str
+
+
+class Resolved(Struct, frozen=True):
+    outcome: Outcome
+    by: str | None
+
+
+class Recalled(Struct, frozen=True):
+    """The remembered answer to a request with an Idempotency-Key."""
+
+    digest: bytes
+    response: bytes
+
+
+class TokenRow(Struct, frozen=True):
+    id: str
+    digest: bytes
+    label: str
+    namespace: str
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int | None = None
+    last_used_at: int | None = None
+
+
+class SessionFilter(Struct, frozen=True):
+    machine_id: str | None = None
+    agent: str | None = None
+    status: SessionStatus | None = None
+    text: str | None = None
 
 
 class Store(Protocol):
@@ -32,6 +111,10 @@ class Store(Protocol):
     def epoch(self) -> str:
         """Names this store in cursors, see `feed.cursor_text`."""
         ...
+
+    async def close(self) -> None: ...
+
+    # -- the feed
 
     async def feed_after(
         self,
@@ -45,6 +128,112 @@ class Store(Protocol):
 
     async def feed_bounds(self) -> FeedBounds: ...
 
+    # -- logs
+
+    async def append(
+        self,
+        namespace: str,
+        machine_id: str,
+        session_id: str,
+        items: Sequence[Item],
+        state: SessionState | None,
+    ) -> asyncio.Future[Appended]:
+        """Queue the batch and return at once; the future has its end. Idempotent by (session, seq)."""
+        ...
+
+    async def page(
+        self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
+    ) -> LogPage:
+        """The newest `limit` entries below `before`, or the oldest above `after`; none that were cleared."""
+        ...
+
+    async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared: ...
+
+    # -- sessions
+
+    async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
+        """Store a session in creation: it takes events, and nobody sees it."""
+        ...
+
+    async def finish_session(
+        self,
+        session_id: str,
+        state: SessionState | None,
+        *,
+        item: QueueItem | None,
+        remember: tuple[str, Recalled] | None,
+    ) -> SessionView:
+        """Make it visible, together with its first message and the answer remembered under an idempotency key."""
+        ...
+
+    async def discard_session(self, session_id: str) -> None:
+        """Forget a session whose creation failed."""
+        ...
+
+    async def session(self, namespace: str, session_id: str) -> SessionRow: ...
+
+    async def sessions(
+        self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
+    ) -> list[SessionRow]:
+        """Newest change first, continuing after (updated_at, id)."""
+        ...
+
+    async def sessions_waiting(self, namespace: str) -> list[SessionRow]:
+        """Sessions with open approvals."""
+        ...
+
+    async def delete_session(self, namespace: str, session_id: str) -> str:
+        """Leave a tombstone and nothing else. Returns the machine it lived on."""
+        ...
+
     async def count_sessions(self) -> dict[str, int]:
         """Sessions of all namespaces by status, for metrics."""
         ...
+
+    async def resolved(self, namespace: str, session_id: str, approval_id: str) -> Resolved | None: ...
+
+    async def recall(self, namespace: str, key: str) -> Recalled | None: ...
+
+    # -- messages on their way
+
+    async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted: ...
+
+    async def offer(self, session_id: str, skip: Collection[str]) -> list[QueueItem]:
+        """Accepted items to hand over now, in order, with their attachments. From here on the runner may have them."""
+        ...
+
+    async def fail(self, session_id: str, item_id: str, reason: str) -> None:
+        """Give an accepted item its outcome: the runner refuses it."""
+        ...
+
+    async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
+        """Cancel an item no runner has seen. False: the runner must be asked. Conflict: it has another outcome."""
+        ...
+
+    async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
+        """Sessions of this machine with accepted items."""
+        ...
+
+    # -- machines
+
+    async def connect_machine(
+        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
+    ) -> Connected:
+        """A link is up. Forbidden if the machine's id belongs to another namespace."""
+        ...
+
+    async def disconnect_machine(self, namespace: str, machine_id: str) -> None: ...
+
+    async def machines(self, namespace: str) -> list[MachineView]: ...
+
+    async def machine(self, namespace: str, machine_id: str) -> MachineView: ...
+
+    # -- tokens
+
+    async def tokens(self) -> list[TokenRow]: ...
+
+    async def add_token(self, token: TokenRow) -> None: ...
+
+    async def remove_token(self, token_id: str) -> None: ...
+
+    async def token_used(self, token_id: str, at: int) -> None: ...

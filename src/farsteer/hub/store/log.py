@@ -1,0 +1,184 @@
+"""The `log` table: what runners append, pages of one session's history, and the feed since a cursor."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+
+from farsteer.core.api import MessagesCleared
+from farsteer.core.events import ApprovalResolved, QueueUpdate, decode_entry
+from farsteer.core.session import SessionState
+from farsteer.core.wire import decode, encode
+from farsteer.hub.feed import SyncEvent, sync_event
+from farsteer.hub.store import items as item_table
+from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
+from farsteer.hub.store.sessions import CREATING, LIVE, find, write_state
+from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.view import bare, changed_fields, joined_queue, partial
+from farsteer.link.messages import Item
+
+MAX_PAGE_BYTES = 16 * 1024 * 1024
+"""A page ends early rather than hold more than this and one entry."""
+
+_FAR = 20_000
+"""Catching up further than this, one session's rows are found through their index."""
+
+_CONCERNS_US = frozenset({"queue_update", "approval_resolved"})
+
+
+def append(
+    tx: Transaction,
+    namespace: str,
+    machine_id: str,
+    session_id: str,
+    items: Sequence[Item],
+    state: SessionState | None,
+) -> Appended:
+    row = tx.db.execute(
+        "SELECT phase, seq, state FROM sessions WHERE id = ? AND namespace = ? AND machine_id = ?",
+        (session_id, namespace, machine_id),
+    ).fetchone()
+    if row is None or row[0] not in (LIVE, CREATING):
+        return Appended(held=0, known=False)
+    phase, held, old = row
+    news = _news(items, held)
+    if news is None:
+        return Appended(held=held, gap=True)
+    notes = [decode_entry(bytes(item.body)).content for item in news if item.kind in _CONCERNS_US]
+    after = held + len(news)
+    if state is not None:
+        state = bare(state) if state.seq == after and state.id == session_id else None
+    body = None if state is None else encode(state)
+    if body == old:
+        state = body = None
+    if not news and state is None:
+        return Appended(held=held)
+    entries = [(item.seq, item.body) for item in news]
+    if phase == CREATING:
+        tx.db.executemany(
+            "INSERT INTO held (session_id, seq, body) VALUES (?, ?, ?)",
+            [(session_id, seq, entry) for seq, entry in entries],
+        )
+    elif entries:
+        tx.tell_messages(namespace, session_id, entries)
+    _note(tx, session_id, notes)
+    if state is None:
+        tx.db.execute("UPDATE sessions SET seq = ?, updated_at = ? WHERE id = ?", (after, tx.now, session_id))
+    else:
+        write_state(tx, session_id, after, state, body)
+        if phase == LIVE:
+            _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after)
+    return Appended(held=after, stored=len(news))
+
+
+def _news(items: Sequence[Item], held: int) -> Sequence[Item] | None:
+    """The items we do not have yet; None if they do not continue what we have."""
+    if not items:
+        return items
+    first = items[0].seq
+    if any(item.seq != seq for seq, item in enumerate(items, first)) or first > held + 1 or first < 1:
+        return None
+    return items[held + 1 - first :]
+
+
+def _note(tx: Transaction, session_id: str, notes: Iterable[object]) -> None:
+    """What the hub itself keeps of the log: the states of messages, and how approvals ended."""
+    for note in notes:
+        if isinstance(note, QueueUpdate):
+            item_table.follow(tx, session_id, note)
+        elif isinstance(note, ApprovalResolved):
+            tx.db.execute(
+                "INSERT OR IGNORE INTO resolved (session_id, approval_id, outcome, by) VALUES (?, ?, ?, ?)",
+                (session_id, note.approval_id, note.outcome.value, note.by),
+            )
+
+
+def _tell_change(
+    tx: Transaction, namespace: str, session_id: str, old: SessionState, new: SessionState, seq: int
+) -> None:
+    changes = changed_fields(old, new)
+    if old.queue != new.queue:
+        changes["queue"] = joined_queue(new, item_table.accepted(tx.db, session_id))
+    if changes:
+        changes |= {"seq": seq, "updatedAt": tx.now, "lastMessage": new.last_message}
+        tx.tell(namespace, "session-updated", session_id, partial(changes))
+
+
+def page(
+    db: sqlite3.Connection,
+    namespace: str,
+    session_id: str,
+    *,
+    limit: int,
+    before: int | None,
+    after: int | None,
+) -> LogPage:
+    seq, cleared = find(db, namespace, session_id, "seq, cleared_seq")
+    low = max(after or 0, cleared)
+    high = min(before if before is not None else seq + 1, seq + 1)
+    order = "DESC" if after is None else "ASC"
+    rows: list[tuple[int, bytes]] = []
+    size = 0
+    for row in db.execute(
+        f"SELECT seq, body FROM log WHERE subject = ? AND seq > ? AND seq < ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
+        (session_id, low, high, limit),
+    ):
+        rows.append(row)
+        size += len(row[1])
+        if size > MAX_PAGE_BYTES:
+            break
+    if after is None:
+        rows.reverse()
+    if not rows:
+        return LogPage([], None, None, older=False, newer=False)
+    first, last = rows[0][0], rows[-1][0]
+    return LogPage([body for _, body in rows], first, last, older=first > cleared + 1, newer=last < seq)
+
+
+def clear(tx: Transaction, namespace: str, session_id: str, keep: int) -> MessagesCleared:
+    seq, cleared = find(tx.db, namespace, session_id, "seq, cleared_seq")
+    upto = max(cleared, seq - keep)
+    remaining = seq - upto
+    if upto > cleared:
+        tx.db.execute("UPDATE sessions SET cleared_seq = ? WHERE id = ?", (upto, session_id))
+        data = encode({"clearedSeq": upto, "remaining": remaining})
+        tx.tell(namespace, "messages-cleared", session_id, data)
+    return MessagesCleared(cleared=upto - cleared, remaining=remaining)
+
+
+def feed_after(
+    db: sqlite3.Connection,
+    epoch: str,
+    namespace: str,
+    cursor: int,
+    *,
+    session_id: str | None,
+    types: Collection[str] | None,
+    limit: int,
+) -> FeedPage:
+    highest = bounds(db).highest
+    # The unary plus keeps SQLite from sorting all rows of a session when the last few of the log will do.
+    subject = "subject" if highest - cursor > _FAR else "+subject"
+    where, values = ["cursor > ?", "namespace = ?"], [cursor, namespace]
+    if session_id is not None:
+        where.append(f"{subject} = ?")
+        values.append(session_id)
+    if types is not None:
+        where.append(f"type IN ({', '.join('?' * len(types))})")
+        values += types
+    events: list[SyncEvent] = []
+    size = 0
+    found = db.execute(
+        f"SELECT cursor, type, subject, body FROM log WHERE {' AND '.join(where)} ORDER BY cursor LIMIT ?",  # noqa: S608
+        (*values, limit),
+    )
+    for place, type, about, body in found:
+        events.append(sync_event(namespace, type, about, body, epoch=epoch, cursor=place))
+        size += len(events[-1].data)
+        if len(events) == limit or size > MAX_PAGE_BYTES:
+            return FeedPage(events, next=place, more=place < highest)
+    return FeedPage(events, next=max(cursor, highest), more=False)
+
+
+def bounds(db: sqlite3.Connection) -> FeedBounds:
+    return FeedBounds(lowest=0, highest=db.execute("SELECT max(cursor) FROM log").fetchone()[0] or 0)

@@ -1,0 +1,101 @@
+"""The tables of hub.db.
+
+`log` is every stored event of the feed in the order it is told; a session's own events are its rows with a `seq`. Its
+last row is never deleted (a deletion adds a row), so SQLite never gives a cursor twice.
+"""
+
+from __future__ import annotations
+
+from farsteer.db.migrations import Migration
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        1,
+        """
+        CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+        CREATE TABLE log (
+            cursor INTEGER PRIMARY KEY,
+            namespace TEXT NOT NULL,
+            type TEXT NOT NULL,
+            subject TEXT,
+            seq INTEGER,
+            created_at INTEGER NOT NULL,
+            body BLOB
+        );
+        CREATE UNIQUE INDEX log_by_subject ON log (subject, seq);
+
+        CREATE TABLE held (
+            session_id TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (session_id, seq)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE machines (
+            id TEXT PRIMARY KEY,
+            namespace TEXT NOT NULL,
+            active INTEGER NOT NULL,
+            active_at INTEGER NOT NULL,
+            created_at INTEGER NOT NULL,
+            info BLOB NOT NULL
+        );
+        CREATE INDEX machines_by_namespace ON machines (namespace);
+
+        CREATE TABLE sessions (
+            id TEXT PRIMARY KEY,
+            namespace TEXT NOT NULL,
+            machine_id TEXT NOT NULL,
+            phase TEXT NOT NULL,
+            seq INTEGER NOT NULL DEFAULT 0,
+            cleared_seq INTEGER NOT NULL DEFAULT 0,
+            created_at INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL,
+            status TEXT,
+            agent TEXT,
+            directory TEXT,
+            title TEXT,
+            last_message TEXT,
+            pending INTEGER NOT NULL DEFAULT 0,
+            spec BLOB,
+            state BLOB
+        );
+        CREATE INDEX sessions_by_update ON sessions (namespace, updated_at DESC, id) WHERE phase = 'live';
+        CREATE INDEX sessions_by_machine ON sessions (machine_id);
+        CREATE INDEX sessions_pending ON sessions (namespace) WHERE phase = 'live' AND pending > 0;
+
+        CREATE TABLE items (
+            n INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            session_id TEXT NOT NULL,
+            local_id TEXT,
+            state TEXT NOT NULL,
+            offered INTEGER NOT NULL DEFAULT 0,
+            reason TEXT,
+            body BLOB NOT NULL,
+            payload BLOB,
+            UNIQUE (session_id, local_id)
+        );
+        CREATE INDEX items_open ON items (session_id, n) WHERE state IN ('accepted', 'queued');
+
+        CREATE TABLE resolved (
+            session_id TEXT NOT NULL, approval_id TEXT NOT NULL, outcome TEXT NOT NULL, by TEXT,
+            PRIMARY KEY (session_id, approval_id)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE idempotency (
+            namespace TEXT NOT NULL, key TEXT NOT NULL, digest BLOB NOT NULL, response BLOB NOT NULL,
+            created_at INTEGER NOT NULL,
+            PRIMARY KEY (namespace, key)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE tokens (
+            id TEXT PRIMARY KEY,
+            digest BLOB NOT NULL UNIQUE,
+            label TEXT NOT NULL,
+            namespace TEXT NOT NULL,
+            scopes TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            expires_at INTEGER,
+            last_used_at INTEGER
+        );
+        """,
+    ),
+)

@@ -1,0 +1,261 @@
+"""The store of one hub: a SQLite database, written by one thread, read by a few."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from farsteer.core.api import MachineView, MessagesCleared, SessionView
+from farsteer.core.approvals import Outcome
+from farsteer.core.capabilities import MachineInfo
+from farsteer.core.errors import Unavailable
+from farsteer.core.queue import QueueItem
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.db.readers import Readers
+from farsteer.db.writer import Writer
+from farsteer.hub.clock import Clock, now_ms
+from farsteer.hub.feed import Feed, SyncEvent
+from farsteer.hub.store import items, log, machines, sessions, tokens
+from farsteer.hub.store.base import (
+    Accepted,
+    Appended,
+    Connected,
+    FeedBounds,
+    FeedPage,
+    LogPage,
+    Recalled,
+    Resolved,
+    SessionFilter,
+    TokenRow,
+)
+from farsteer.hub.store.schema import MIGRATIONS
+from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.view import SessionRow
+from farsteer.link.messages import Item
+
+T = TypeVar("T")
+
+_IDEMPOTENCY_MS = 7 * 86_400_000
+
+
+class SqliteStore:
+    """Use `SqliteStore.open`."""
+
+    def __init__(self, writer: Writer, readers: Readers, feed: Feed, epoch: str, clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._feed = feed
+        self._epoch = epoch
+        self._clock = clock
+
+    @classmethod
+    async def open(cls, path: Path, feed: Feed, *, clock: Clock = now_ms) -> SqliteStore:
+        """Open or create it, and finish what a former life of the hub left half done."""
+        writer = await Writer.open(path, MIGRATIONS)
+        try:
+            store = cls(writer, Readers(path), feed, await writer.run(_epoch), clock)
+            await store._recover()
+        except BaseException:
+            await writer.close()
+            raise
+        return store
+
+    async def _recover(self) -> None:
+        def recover(tx: Transaction) -> list[str]:
+            sessions.discard_unfinished(tx)
+            machines.disconnect_all(tx)
+            tx.db.execute("DELETE FROM idempotency WHERE created_at < ?", (tx.now - _IDEMPOTENCY_MS,))
+            return sessions.to_purge(tx.db)
+
+        for session_id in await self._change(recover):
+            await self._purge(session_id)
+
+    async def close(self) -> None:
+        await self._readers.close()
+        await self._writer.close()
+
+    @property
+    def epoch(self) -> str:
+        return self._epoch
+
+    async def _submit(self, work: Callable[[Transaction], T]) -> asyncio.Future[T]:
+        told: list[SyncEvent] = []
+
+        def job(db: sqlite3.Connection) -> T:
+            told.clear()
+            return work(Transaction(db, self._epoch, self._clock(), told))
+
+        def publish(_: T) -> None:
+            if told:
+                self._feed.publish(told)
+
+        return await self._writer.submit(job, publish)
+
+    async def _change(self, work: Callable[[Transaction], T]) -> T:
+        try:
+            return await (await self._submit(work))
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"the hub cannot write to its database: {error}") from error
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._readers.run(work)
+
+    # -- the feed
+
+    async def feed_after(
+        self,
+        namespace: str,
+        cursor: int,
+        *,
+        session_id: str | None = None,
+        types: Collection[str] | None = None,
+        limit: int = 1000,
+    ) -> FeedPage:
+        return await self._read(
+            lambda db: log.feed_after(
+                db, self._epoch, namespace, cursor, session_id=session_id, types=types, limit=limit
+            )
+        )
+
+    async def feed_bounds(self) -> FeedBounds:
+        return await self._read(log.bounds)
+
+    # -- logs
+
+    async def append(
+        self,
+        namespace: str,
+        machine_id: str,
+        session_id: str,
+        items: Sequence[Item],
+        state: SessionState | None,
+    ) -> asyncio.Future[Appended]:
+        return await self._submit(lambda tx: log.append(tx, namespace, machine_id, session_id, items, state))
+
+    async def page(
+        self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
+    ) -> LogPage:
+        return await self._read(
+            lambda db: log.page(db, namespace, session_id, limit=limit, before=before, after=after)
+        )
+
+    async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
+        return await self._change(lambda tx: log.clear(tx, namespace, session_id, keep))
+
+    # -- sessions
+
+    async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
+        await self._change(lambda tx: sessions.begin(tx, namespace, spec))
+
+    async def finish_session(
+        self,
+        session_id: str,
+        state: SessionState | None,
+        *,
+        item: QueueItem | None,
+        remember: tuple[str, Recalled] | None,
+    ) -> SessionView:
+        return await self._change(lambda tx: sessions.finish(tx, session_id, state, item, remember))
+
+    async def discard_session(self, session_id: str) -> None:
+        await self._change(lambda tx: sessions.discard(tx, session_id))
+
+    async def session(self, namespace: str, session_id: str) -> SessionRow:
+        return await self._read(lambda db: sessions.read(db, namespace, session_id))
+
+    async def sessions(
+        self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
+    ) -> list[SessionRow]:
+        return await self._read(lambda db: sessions.select(db, namespace, where, limit=limit, after=after))
+
+    async def sessions_waiting(self, namespace: str) -> list[SessionRow]:
+        return await self._read(lambda db: sessions.waiting(db, namespace))
+
+    async def delete_session(self, namespace: str, session_id: str) -> str:
+        machine_id = await self._change(lambda tx: sessions.delete(tx, namespace, session_id))
+        await self._purge(session_id)
+        return machine_id
+
+    async def _purge(self, session_id: str) -> None:
+        while not await self._change(lambda tx: sessions.purge(tx, session_id)):
+            pass
+
+    async def count_sessions(self) -> dict[str, int]:
+        return await self._read(sessions.counts)
+
+    async def resolved(self, namespace: str, session_id: str, approval_id: str) -> Resolved | None:
+        def read(db: sqlite3.Connection) -> Resolved | None:
+            sessions.find(db, namespace, session_id, "id")
+            row = db.execute(
+                "SELECT outcome, by FROM resolved WHERE session_id = ? AND approval_id = ?",
+                (session_id, approval_id),
+            ).fetchone()
+            return None if row is None else Resolved(Outcome(row[0]), row[1])
+
+        return await self._read(read)
+
+    async def recall(self, namespace: str, key: str) -> Recalled | None:
+        def read(db: sqlite3.Connection) -> Recalled | None:
+            row = db.execute(
+                "SELECT digest, response FROM idempotency WHERE namespace = ? AND key = ?", (namespace, key)
+            ).fetchone()
+            return None if row is None else Recalled(*row)
+
+        return await self._read(read)
+
+    # -- messages on their way
+
+    async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted:
+        return await self._change(lambda tx: items.accept(tx, namespace, session_id, item))
+
+    async def offer(self, session_id: str, skip: Collection[str]) -> list[QueueItem]:
+        return await self._change(lambda tx: items.offer(tx, session_id, skip))
+
+    async def fail(self, session_id: str, item_id: str, reason: str) -> None:
+        await self._change(lambda tx: items.fail(tx, session_id, item_id, reason))
+
+    async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
+        return await self._change(lambda tx: items.take_back(tx, namespace, session_id, item_id))
+
+    async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
+        return await self._read(lambda db: items.sessions_to_serve(db, namespace, machine_id))
+
+    # -- machines
+
+    async def connect_machine(
+        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
+    ) -> Connected:
+        return await self._change(lambda tx: machines.connect(tx, namespace, machine, sessions))
+
+    async def disconnect_machine(self, namespace: str, machine_id: str) -> None:
+        await self._change(lambda tx: machines.disconnect(tx, namespace, machine_id))
+
+    async def machines(self, namespace: str) -> list[MachineView]:
+        return await self._read(lambda db: machines.select(db, namespace))
+
+    async def machine(self, namespace: str, machine_id: str) -> MachineView:
+        return await self._read(lambda db: machines.read(db, namespace, machine_id))
+
+    # -- tokens
+
+    async def tokens(self) -> list[TokenRow]:
+        return await self._read(tokens.select)
+
+    async def add_token(self, token: TokenRow) -> None:
+        await self._change(partial(tokens.insert, token=token))
+
+    async def remove_token(self, token_id: str) -> None:
+        await self._change(partial(tokens.delete, token_id=token_id))
+
+    async def token_used(self, token_id: str, at: int) -> None:
+        await self._change(partial(tokens.touch, token_id=token_id, at=at))
+
+
+def _epoch(db: sqlite3.Connection) -> str:
+    db.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('epoch', ?)", (secrets.token_hex(6),))
+    return str(db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])

@@ -1,0 +1,43 @@
+"""A change of the store, and the rows of the feed that tell of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from msgspec import Raw
+
+from farsteer.hub.feed import MESSAGE, SyncEvent, message_events, sync_event
+
+
+class Transaction:
+    """Runs in the writer's thread. What is told here is published once it is committed."""
+
+    __slots__ = ("_epoch", "_told", "db", "now")
+
+    def __init__(self, db: sqlite3.Connection, epoch: str, now: int, told: list[SyncEvent]) -> None:
+        self.db = db
+        self.now = now
+        self._epoch = epoch
+        self._told = told
+
+    def tell(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
+        cursor = self.db.execute(
+            "INSERT INTO log (namespace, type, subject, created_at, body) VALUES (?, ?, ?, ?, ?)",
+            (namespace, type, subject, self.now, payload),
+        ).lastrowid
+        self._told.append(sync_event(namespace, type, subject, payload, epoch=self._epoch, cursor=cursor))
+
+    def tell_messages(self, namespace: str, session_id: str, rows: Sequence[tuple[int, bytes | Raw]]) -> None:
+        """Entries of a session's log, as (seq, encoded entry)."""
+        first = (self.db.execute("SELECT max(cursor) FROM log").fetchone()[0] or 0) + 1
+        now = self.now
+        self.db.executemany(
+            "INSERT INTO log (cursor, namespace, type, subject, seq, created_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (cursor, namespace, MESSAGE, session_id, seq, now, body)
+                for cursor, (seq, body) in enumerate(rows, first)
+            ],
+        )
+        numbered = [(cursor, body) for cursor, (_, body) in enumerate(rows, first)]
+        self._told += message_events(namespace, session_id, self._epoch, numbered)
