@@ -22,7 +22,7 @@ _AT = re.compile(r"(?P<problem>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body, or a refusal as soon as it is known to be too large or too slow."""
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > limit:
+    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
         raise TooLarge("the body is too large", limit=limit)
     chunks = bytearray()
     try:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from farsteer.core.api import Request as RequestBody
-from farsteer.core.errors import FarsteerError
+from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError
 from farsteer.core.ids import check_id
 from farsteer.faces.peer import address
 from farsteer.hub import Caller, Hub, Scope
@@ -27,6 +27,10 @@ SMALL = 256 * 1024
 
 TEXTS = 16 * 1024 * 1024
 """Enough for one text of the longest kind, however its characters are written."""
+
+AGENT_IDS = {"approvalId"}
+"""Ids in paths that agents give: any short text. All others are ours, and UUIDs."""
+MAX_AGENT_ID = 200
 
 
 class Nothing(RequestBody):
@@ -54,7 +58,12 @@ class Call(Generic[B, Q]):
 
     def id(self, name: str) -> str:
         """An id of the path. Malformed: 400; well-formed but not yours: the hub answers 404."""
-        return check_id(self.request.path_params[name], name)
+        given: str = self.request.path_params[name]
+        if name not in AGENT_IDS:
+            return check_id(given, name)
+        if len(given) > MAX_AGENT_ID:
+            raise BadRequest(f"{name} is too long", code=ErrorCode.INVALID_ID)
+        return given
 
     @property
     def address(self) -> str:

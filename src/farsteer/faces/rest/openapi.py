@@ -11,7 +11,7 @@ import msgspec
 
 from farsteer import __version__
 from farsteer.core.api import ErrorResponse
-from farsteer.faces.rest.endpoint import AnyEndpoint
+from farsteer.faces.rest.endpoint import AGENT_IDS, MAX_AGENT_ID, AnyEndpoint
 
 Json = dict[str, Any]
 
@@ -132,7 +132,8 @@ def _failure(endpoint: AnyEndpoint, status: int, schemas: _Schemas) -> Json:
 
 def _parameters(endpoint: AnyEndpoint, schemas: _Schemas) -> Iterable[Json]:
     for name in re.findall(r"{(\w+)}", endpoint.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+        schema = {"maxLength": MAX_AGENT_ID} if name in AGENT_IDS else {"format": "uuid"}
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **schema}}
     if endpoint.query is not None:
         query = schemas.query(endpoint.query)
         for name, schema in query["properties"].items():

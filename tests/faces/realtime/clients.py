@@ -1,0 +1,112 @@
+"""Real Socket.IO clients, JavaScript's and Python's, with the same three ways to connect."""
+
+import asyncio
+import json
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import socketio
+
+from tests.support.node import JS, NODE
+
+TRANSPORTS = {"websocket": ["websocket"], "polling": ["polling"], "upgrade": ["polling", "websocket"]}
+DEADLINE = 20.0
+
+
+class Heard:
+    """What a client heard, in order: (kind, value)."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, Any]] = []
+        self._changed = asyncio.Event()
+
+    def add(self, kind: str, value: Any) -> None:
+        self.log.append((kind, value))
+        self._changed.set()
+
+    def of(self, kind: str) -> list[Any]:
+        return [value for found, value in self.log if found == kind]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return self.of("event")
+
+    @property
+    def numbers(self) -> list[int]:
+        """The payloads of message-received."""
+        return [event["message"] for event in self.events if event["type"] == "message-received"]
+
+    async def until(self, kind: str, count: int = 1, seconds: float = DEADLINE) -> Any:
+        async with asyncio.timeout(seconds):
+            while len(self.of(kind)) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.of(kind)[-1]
+
+    async def until_number(self, number: int, seconds: float = DEADLINE) -> list[int]:
+        async with asyncio.timeout(seconds):
+            while not self.numbers or self.numbers[-1] != number:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.numbers
+
+
+class JavaScriptClient(Heard):
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self.process = process
+
+    def tell(self, command: str, *values: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([command, values]).encode() + b"\n")
+
+    async def listen(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            kind, value = json.loads(line)
+            self.add(kind, value)
+
+
+@asynccontextmanager
+async def javascript(
+    url: str, transport: str, auth: dict[str, Any], namespace: str = "/events", **options: Any
+) -> AsyncIterator[JavaScriptClient]:
+    settings = {"transports": TRANSPORTS[transport], "auth": auth, "reconnectionDelay": 50, **options}
+    process = await asyncio.create_subprocess_exec(
+        NODE, JS / "live.mjs", json.dumps({"url": url + namespace, "options": settings}),
+        stdin=PIPE, stdout=PIPE, limit=64 * 1024 * 1024,
+    )  # fmt: skip
+    client = JavaScriptClient(process)
+    listening = asyncio.create_task(client.listen())
+    try:
+        yield client
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        async with asyncio.timeout(10):
+            await listening
+            await process.wait()
+
+
+@asynccontextmanager
+async def python(
+    url: str, transport: str, auth: dict[str, Any], namespace: str = "/events", **options: Any
+) -> AsyncIterator[Heard]:
+    heard = Heard()
+    client = socketio.AsyncClient(reconnection=False, **options)
+    for name in ("connect", "connect_error", "disconnect", "ready", "event", "closed"):
+
+        async def handler(*values: Any, name: str = name) -> None:
+            heard.add(name, values[0] if values else None)
+
+        client.on(name, handler, namespace=namespace)
+    await client.connect(url, auth=auth, namespaces=[namespace], transports=TRANSPORTS[transport])
+    try:
+        yield heard
+    finally:
+        await client.disconnect()
+
+
+CLIENTS = {"javascript": javascript, "python": python}

@@ -1,0 +1,43 @@
+"""The live faces on a real server and port."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.routing import Router
+
+from farsteer.faces.realtime.http import HttpConnection
+from farsteer.faces.realtime.limits import Limits
+from farsteer.faces.realtime.realtime import Realtime
+from farsteer.faces.realtime.websocket import WebSocketConnection
+from farsteer.hub import Hub
+
+
+@asynccontextmanager
+async def serving(
+    hub: Hub, limits: Limits | None = None, port: int = 0
+) -> AsyncIterator[tuple[Realtime, str]]:
+    realtime = Realtime(hub, limits)
+    await realtime.start()
+    listener = socket.create_server(("127.0.0.1", port))
+    config = uvicorn.Config(
+        Router(realtime.routes()),
+        http=HttpConnection,
+        ws=WebSocketConnection,
+        lifespan="off",
+        log_config=None,
+        timeout_graceful_shutdown=5,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    try:
+        yield realtime, f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        async with asyncio.timeout(10):
+            await server.shutdown(sockets=[listener])
+            await realtime.close()
+        listener.close()

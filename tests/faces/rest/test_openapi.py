@@ -1,0 +1,85 @@
+"""The OpenAPI document says what the table says, whole and without loose ends."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from farsteer.core.errors import ErrorCode
+from farsteer.faces.rest.app import TABLE
+from farsteer.faces.rest.openapi import document, error_statuses
+
+DOCUMENT = document(TABLE)
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            yield method, path, operation
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for inner in value.values():
+            yield from references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from references(inner)
+
+
+def test_every_endpoint_is_there_once() -> None:
+    assert DOCUMENT["openapi"] == "3.1.0"
+    found = [(method.upper(), path) for method, path, _ in operations()]
+    assert sorted(found) == sorted((endpoint.method, endpoint.path) for endpoint in TABLE)
+    names = [operation["operationId"] for _, _, operation in operations()]
+    assert len(set(names)) == len(names)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in set(references(DOCUMENT)):
+        place: Any = DOCUMENT
+        for step in reference.removeprefix("#/").split("/"):
+            place = place[step]
+
+
+def test_every_shape_is_used() -> None:
+    used = {reference.rpartition("/")[2] for reference in references(DOCUMENT)}
+    components = DOCUMENT["components"]
+    assert used == components["schemas"].keys() | components["responses"].keys()
+
+
+def test_every_error_code_is_listed() -> None:
+    assert DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"] == sorted(code.value for code in ErrorCode)
+
+
+@pytest.mark.parametrize("endpoint", TABLE, ids=lambda endpoint: f"{endpoint.method} {endpoint.path}")
+def test_an_operation_says_what_it_takes_and_answers(endpoint: Any) -> None:
+    operation = DOCUMENT["paths"][endpoint.path][endpoint.method.lower()]
+    assert operation["summary"]
+    assert operation["security"] == ([] if endpoint.scope is None else [{"bearer": []}])
+    assert operation["responses"].keys() == {str(endpoint.status), *map(str, error_statuses(endpoint))}
+    parameters = operation.get("parameters", [])
+    in_path = [parameter["name"] for parameter in parameters if parameter["in"] == "path"]
+    assert in_path == re.findall(r"{(\w+)}", endpoint.path)
+    assert ("requestBody" in operation) == (endpoint.body is not None)
+    if endpoint.body is not None and not endpoint.body_optional:
+        assert endpoint.example is not None, "a body that must be given is shown by an example"
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [endpoint for endpoint in TABLE if endpoint.example is not None],
+    ids=lambda endpoint: f"{endpoint.method} {endpoint.path}",
+)
+def test_an_example_is_a_body_that_would_be_taken(endpoint: Any) -> None:
+    assert msgspec.convert(endpoint.example, endpoint.body)
+
+
+def test_requests_refuse_unknown_fields_and_responses_may_gain_some() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["CreateSession"]["additionalProperties"] is False
+    assert "additionalProperties" not in schemas["SessionView"]

@@ -1,0 +1,81 @@
+"""The page for people: readable without scripts, complete, and made of nothing but itself."""
+
+import base64
+import hashlib
+import re
+import shlex
+from html import unescape
+from html.parser import HTMLParser
+
+import msgspec
+
+from farsteer.faces.rest.app import TABLE
+from farsteer.faces.rest.openapi import document
+from farsteer.faces.rest.page import CSP, render
+
+PAGE = render(document(TABLE))
+
+
+class Elements(HTMLParser):
+    """Checks that elements nest, and collects what they refer to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on"), "no script"
+            assert name not in ("style", "src"), "nothing that the policy forbids"
+            if name == "id":
+                assert value not in self.ids
+                self.ids.add(value or "")
+            if name == "href":
+                self.links.add(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_it_is_sound_html_that_needs_nothing_else() -> None:
+    elements = Elements()
+    elements.feed(PAGE)
+    assert not elements.open
+    assert not elements.tags & {"script", "link", "img", "iframe", "object", "form"}
+    assert {link.removeprefix("#") for link in elements.links - {"/openapi.json"}} <= elements.ids
+
+
+def test_the_policy_allows_its_own_style_and_nothing_else() -> None:
+    style = re.search(r"<style>(.*?)</style>", PAGE, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert CSP.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+
+
+def test_every_endpoint_is_shown() -> None:
+    for endpoint in TABLE:
+        assert f'id="{endpoint.handler.__name__}"' in PAGE
+        assert endpoint.summary.replace("'", "&#x27;") in PAGE
+
+
+def test_every_curl_is_a_command_a_shell_understands() -> None:
+    commands = [unescape(text) for text in re.findall(r"<pre>(curl .*?)</pre>", PAGE, re.DOTALL)]
+    assert len(commands) == len(TABLE)
+    for command in commands:
+        words = shlex.split(command)
+        assert words[:2] == ["curl", "-sS"]
+        assert any(word.startswith("$HUB/") for word in words)
+        if "-d" in words:
+            assert msgspec.json.decode(words[words.index("-d") + 1])
+
+
+def test_what_the_document_says_is_shown_as_text() -> None:
+    hostile = document(TABLE)
+    hostile["info"]["description"] = "<script>alert(1)</script>"
+    assert "<script>" not in render(hostile)
