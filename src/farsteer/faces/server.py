@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import uvicorn
-from starlette.routing import Router, WebSocketRoute
+from starlette.routing import Mount, Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from farsteer.core.api import MAX_BODY
@@ -19,6 +19,7 @@ from farsteer.core.errors import Unavailable
 from farsteer.faces.guard import Guard, Hosts
 from farsteer.faces.link import LinkEndpoint
 from farsteer.faces.realtime.http import HttpConnection
+from farsteer.faces.realtime.realtime import Realtime
 from farsteer.faces.realtime.websocket import WebSocketConnection
 from farsteer.faces.rest.app import not_found, routes
 from farsteer.hub import Hub
@@ -41,9 +42,14 @@ class ServerConfig:
     """How long open requests may take when the server ends."""
 
 
-def build_app(hub: Hub, config: ServerConfig) -> ASGIApp:
+def build_app(hub: Hub, realtime: Realtime, config: ServerConfig) -> ASGIApp:
+    """Every face behind one guard."""
     router = Router(
-        [WebSocketRoute("/link", LinkEndpoint(hub)), *routes(hub)],
+        [
+            WebSocketRoute("/link", LinkEndpoint(hub)),
+            Mount("/socket.io", realtime.socketio),
+            *routes(hub, realtime.sse),
+        ],
         redirect_slashes=False,
         default=not_found,
     )
@@ -57,16 +63,18 @@ async def serve(hub: Hub, config: ServerConfig) -> AsyncGenerator[str]:
 
     On leaving, live streams and websockets are told, open requests get `shutdown_seconds`, then all are cancelled.
     """
-    listener = listen(config.host, config.port)
-    server = _Server(build_app(hub, config), config.shutdown_seconds)
-    try:
-        await server.start(listener)
+    with listen(config.host, config.port) as listener:
+        realtime = Realtime(hub)
+        await realtime.start()
         try:
-            yield url_of(listener)
+            server = _Server(build_app(hub, realtime, config), config.shutdown_seconds)
+            await server.start(listener)
+            try:
+                yield url_of(listener)
+            finally:
+                await server.stop(listener)
         finally:
-            await server.stop(listener)
-    finally:
-        listener.close()
+            await realtime.close()
 
 
 class _Server(uvicorn.Server):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from starlette.routing import BaseRoute, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.errors import NotFound
 from farsteer.faces.reply import error_reply
@@ -21,6 +21,7 @@ from farsteer.faces.rest import (
 )
 from farsteer.faces.rest.documents import document_endpoints
 from farsteer.faces.rest.endpoint import AnyEndpoint
+from farsteer.faces.rest.events import event_endpoints
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
 
@@ -36,7 +37,9 @@ TABLE: tuple[AnyEndpoint, ...] = (
 )
 
 
-def routes(hub: Hub, table: tuple[AnyEndpoint, ...] = TABLE) -> list[BaseRoute]:
+def routes(hub: Hub, stream: ASGIApp) -> list[BaseRoute]:
+    """Every address of the API; `stream` serves the live events."""
+    table = (*TABLE, *event_endpoints(stream))
     by_path = sorted((*table, *document_endpoints(table)), key=lambda endpoint: endpoint.path)
     return [
         Route(path, Resource(hub, endpoints))

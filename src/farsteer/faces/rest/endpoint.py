@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from farsteer.core.api import Request as RequestBody
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError
@@ -74,7 +74,7 @@ class Call(Generic[B, Q]):
 class Endpoint(Generic[B, Q]):
     method: str
     path: str
-    handler: Callable[[Call[B, Q]], Awaitable[msgspec.Struct | bytes | Response]]
+    handler: Callable[[Call[B, Q]], Awaitable[msgspec.Struct | bytes | ASGIApp]]
     """Answers with the response struct, with JSON bytes of that shape, or with a whole response."""
     summary: str
     tag: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.api import AuthRequest
 from farsteer.core.errors import ErrorCode, FarsteerError, Internal, MethodNotAllowed, Unauthorized
@@ -42,11 +42,11 @@ class Resource:
                 response = await self._answer(endpoint, request)
             except ClientDisconnect:
                 return
-        if request.method == "HEAD":
+        if request.method == "HEAD" and isinstance(response, Response):
             response.body = b""
         await response(scope, receive, send)
 
-    async def _answer(self, endpoint: AnyEndpoint, request: Request) -> Response:
+    async def _answer(self, endpoint: AnyEndpoint, request: Request) -> ASGIApp:
         try:
             caller = await self._authenticate(endpoint, request)
         except FarsteerError as error:
@@ -66,9 +66,7 @@ class Resource:
             return _failure(
                 endpoint, Internal("an error of the hub's own; its log has the details", id=error_id)
             )
-        if isinstance(answer, Response):
-            return answer
-        return reply(answer, endpoint.status)
+        return answer if callable(answer) else reply(answer, endpoint.status)
 
     async def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
         if endpoint.scope is None:
