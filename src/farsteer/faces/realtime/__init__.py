@@ -1,0 +1,1 @@
+"""Live events: Socket.IO at `/events` and the same stream as SSE."""

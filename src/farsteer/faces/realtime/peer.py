@@ -1,0 +1,108 @@
+"""One Engine.IO connection, whichever transport it is on now.
+
+A client gets its packets in order over three roads: polled, through Engine.IO's queue and websocket writer, or
+written by us straight to its websocket. The last is allowed only while the queue is empty and the writer waits on it.
+The writer waits again only after everything it took was written, and it exists only after the client has finished its
+upgrade, which it does after its last poll was answered. So nothing written directly can overtake a packet, and
+everything queued later goes out later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from engineio.async_socket import AsyncSocket
+from engineio.packet import Packet
+
+from farsteer.faces.realtime.batch import Batch
+from farsteer.faces.realtime.frames import engine_packets, websocket_frames
+from farsteer.faces.realtime.limits import Limits
+from farsteer.faces.realtime.queue import PacketQueue
+from farsteer.faces.realtime.websocket import WebSocketConnection
+
+Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
+
+
+class Peer:
+    def __init__(self, socket: AsyncSocket, limits: Limits, spawn: Spawn) -> None:
+        self.socket = socket
+        self._queue: PacketQueue = socket.queue
+        self._queue.on_writable = self._writable
+        self._limits = limits
+        self._spawn = spawn
+        self._websocket: WebSocketConnection | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self.on_writable: Callable[[], None] | None = None
+        self.ping: asyncio.Task[Any] | None = None
+        """Engine.IO's own, until the next ping is due."""
+
+    @property
+    def behind(self) -> bool:
+        return self._queue.behind or (self._websocket is not None and self._websocket.behind)
+
+    @property
+    def buffered(self) -> int:
+        return self._queue.size + (0 if self._websocket is None else self._websocket.buffered)
+
+    def send(self, batch: Batch) -> None:
+        if self._queue.idle and self._websocket is not None and self.socket.upgraded:
+            self._websocket.write(batch.encoded(websocket_frames))
+        else:
+            self.put(*batch.encoded(engine_packets))
+
+    def put(self, *packets: Packet | None) -> None:
+        for packet in packets:
+            self._queue.put_nowait(packet)
+
+    def attach(self, websocket: WebSocketConnection) -> bool:
+        """False if it has one already: a second one would read the same queue."""
+        if self._websocket is not None:
+            return False
+        websocket.message_limit(self._limits.message)
+        websocket.soft_limit(self._limits.soft)
+        websocket.on_writable = self._writable
+        self._websocket = websocket
+        return True
+
+    def detach(self) -> None:
+        self._websocket = None
+
+    def stay(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def leave_within(self, seconds: float) -> None:
+        self.stay()
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self.cut)
+
+    def hang_up(self) -> None:
+        """After all that is queued: a websocket's writer ends there, a polling client has a grace to come for it."""
+        self.leave_within(self._limits.grace)
+        if self.socket.upgraded:
+            self._queue.put_nowait(None)
+
+    def cut(self) -> None:
+        """Now, whatever is queued."""
+        if self._websocket is not None:
+            self._websocket.abort()
+        if not self.socket.upgraded:
+            self._spawn(self.socket.close(wait=False, abort=True))
+
+    def gone(self) -> None:
+        """The Engine.IO session has ended; a websocket that is still open gets a grace to close."""
+        if self.ping is not None and self.ping is not asyncio.current_task():
+            self.ping.cancel()
+        if not self.socket.upgraded:
+            # A poll that waits is answered.
+            self._queue.put_nowait(None)
+        if self._websocket is None:
+            self.stay()
+        else:
+            self.leave_within(self._limits.grace)
+
+    def _writable(self) -> None:
+        if self.on_writable is not None:
+            self.on_writable()
