@@ -54,13 +54,13 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def find_url(url: str | None = None) -> str:
+def find_url(url: str | None = None, *, allow_insecure: bool = False) -> str:
     """The hub's address: as given, `$FARSTEER_HUB`, the hub that runs on the home, or the default."""
     url = url or os.environ.get("FARSTEER_HUB")
-    if not url:
-        running = running_hub(home_dir())
-        url = running.url if running else DEFAULT_URL
-    return url.rstrip("/")
+    if url:
+        return check_url(url, allow_insecure=allow_insecure).rstrip("/")
+    running = running_hub(home_dir())
+    return running.url if running else DEFAULT_URL
 
 
 def find_token(token: str | None = None) -> str:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import httpx
 import msgspec
 
-from farsteer.client.access import absolute, check_url, find_token, find_url
+from farsteer.client.access import absolute, find_token, find_url
 from farsteer.client.http import CREATE_SECONDS, Connection
 from farsteer.client.machines import choose_machine
 from farsteer.client.stream import EventStream
@@ -49,7 +49,7 @@ class AsyncClient:
         allow_insecure: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        address = check_url(find_url(url), allow_insecure=allow_insecure)
+        address = find_url(url, allow_insecure=allow_insecure)
         self._connection = Connection(address, find_token(token), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
 

@@ -15,8 +15,9 @@ import msgspec
 
 from farsteer import __version__
 from farsteer.client.access import is_loopback
+from farsteer.client.failure import failure
 from farsteer.core.api import AuthRequest, AuthResponse, LogLineView
-from farsteer.core.errors import ErrorCode, ErrorRecord, FarsteerError, Internal, Unauthorized, Unavailable
+from farsteer.core.errors import FarsteerError, Internal, Unauthorized, Unavailable
 from farsteer.core.wire import encode
 
 T = TypeVar("T")
@@ -188,43 +189,17 @@ class _Failure(msgspec.Struct, rename="camel"):
 def error_of(response: httpx.Response) -> FarsteerError:
     """The exception the hub meant; an answer that is not a hub's becomes `Unavailable`."""
     try:
-        failure = msgspec.json.decode(response.content, type=_Failure)
+        found = msgspec.json.decode(response.content, type=_Failure)
     except msgspec.DecodeError:
         return Unavailable(f"{response.url.host} answered HTTP {response.status_code}, and not as a hub does")
-    error = failure.error or {}
-    details: dict[str, Any] = dict(error.get("details") or {})
-    if failure.logs:
-        details["logs"] = failure.logs
-    code = error.get("code") or next((line.code for line in reversed(failure.logs) if line.code), None)
-    message = error.get("message") or failure.message or f"HTTP {response.status_code}"
-    record = ErrorRecord(
-        code=_code(code, response.status_code),
-        message=str(message),
-        status=response.status_code,
-        details=details or None,
+    error = found.error or {}
+    return failure(
+        response.status_code,
+        str(error.get("message") or found.message or f"HTTP {response.status_code}"),
+        code=error.get("code"),
+        details=error.get("details"),
+        logs=found.logs,
     )
-    return record.to_error()
-
-
-_GENERAL_CODES = {
-    400: ErrorCode.BAD_REQUEST,
-    401: ErrorCode.UNAUTHORIZED,
-    403: ErrorCode.FORBIDDEN,
-    404: ErrorCode.NOT_FOUND,
-    409: ErrorCode.CONFLICT,
-    413: ErrorCode.TOO_LARGE,
-    422: ErrorCode.BAD_REQUEST,
-    429: ErrorCode.RATE_LIMITED,
-    503: ErrorCode.UNAVAILABLE,
-}
-
-
-def _code(text: object, status: int) -> ErrorCode:
-    """A code of a newer hub is told by its status."""
-    try:
-        return ErrorCode(text)
-    except ValueError:
-        return _GENERAL_CODES.get(status, ErrorCode.INTERNAL)
 
 
 class _Claims(msgspec.Struct):

@@ -163,7 +163,9 @@ class EventStream:
                 self.cursor = ready.cursor
 
     def _take(self, event: ServerEvent) -> None:
-        self._waiting.append(read_event(event.data, event.id))
+        # A named one is about the stream: `closed`, which its end follows.
+        if event.name == "message":
+            self._waiting.append(read_event(event.data, event.id))
 
     async def _drop(self) -> None:
         """Leave the connection. What was read from it and not given yet comes again from the cursor."""
