@@ -1,0 +1,1 @@
+"""What we claim, measured side by side with peers: `make bench`, or `python -m bench --help`."""

@@ -1,0 +1,93 @@
+"""`python -m bench`: measure, print the report, and keep it in bench/results.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from bench import fanout, machine, measure, report, startup
+from bench.history import measure_history
+from bench.peers.base import Peer, Unavailable
+from bench.peers.farsteer import Farsteer, FarsteerEmitting
+from bench.peers.hapi import Hapi
+from bench.peers.stock import Stock
+from bench.progress import say
+from bench.results import HAPI, OURS, STOCK, Results
+from bench.scale import FULL, QUICK, Scale
+from bench.targets import targets
+
+PARTS = ("burst", "paced", "history", "startup", "memory", "version")
+VERSION_TIMES = 15
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, a shorter history: under 2 minutes"
+    )
+    parser.add_argument(
+        "--only", metavar="PART", choices=PARTS, action="append", help=f"one of {', '.join(PARTS)}"
+    )
+    parser.add_argument("--without", metavar="PEER", choices=(HAPI, STOCK), action="append", default=[])
+    arguments = parser.parse_args(argv)
+    size = QUICK if arguments.quick else FULL
+    load = machine.load()
+    found = run(size, arguments.only or PARTS, arguments.without)
+    whole = size is FULL and not arguments.only and not arguments.without
+    page = report.render(found, size, "make bench" if whole else "python -m bench", load)
+    print(page)
+    if whole:
+        report.PAGE.write_text(page)
+        say(f"written to {report.PAGE.relative_to(report.PAGE.parents[1])}")
+    missed = [target for target in targets(found) if not target.met]
+    for target in missed:
+        say(f"NOT met: {target.claim}: {target.ours} against {target.other}")
+    return 0
+
+
+def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
+    found = Results()
+    makers: dict[str, Callable[[], Peer]] = {OURS: FarsteerEmitting, HAPI: Hapi, STOCK: Stock}
+    for name in without:
+        del makers[name]
+    for name, make in [*makers.items()]:
+        try:
+            with make() as peer:
+                found.versions[name] = peer.version
+        except Unavailable as error:
+            say(f"skipping {name}: {error}")
+            found.skipped[name] = str(error)
+            del makers[name]
+    if "version" in parts:
+        found.version_seconds = startup.version_seconds(VERSION_TIMES)
+    if "startup" in parts:
+        started = {OURS: Farsteer, HAPI: Hapi}
+        found.starts = startup.starts(
+            {name: make for name, make in started.items() if name in makers}, size.starts
+        )
+    if "memory" in parts:
+        found.idle_session = startup.idle_session(size.sessions)
+    if "history" in parts:
+        found.history = measure_history(size.history)
+    if "burst" in parts or "paced" in parts:
+        _fan_out(found, size, parts, list(makers.values()))
+    return found
+
+
+def _fan_out(found: Results, size: Scale, parts: Sequence[str], makers: Sequence[Callable[[], Peer]]) -> None:
+    with ExitStack() as running:
+        peers = [running.enter_context(make()) for make in makers]
+        for peer in peers:
+            peer.start()
+        fanout.warm_up(peers)
+        if "burst" in parts:
+            found.burst = fanout.burst(peers, size)
+        if "paced" in parts:
+            found.paced = fanout.paced(peers, size)
+        found.loaded = {peer.name: measure.resident(peer.servers()) for peer in peers}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

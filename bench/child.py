@@ -1,0 +1,111 @@
+"""A child process: in its own group, with its own stdio, always reaped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from bench import measure
+
+GRACE = 10.0
+
+
+class ChildFailed(Exception):
+    """A child ended, or was silent, where it should have worked."""
+
+
+class Child:
+    """A server that `announces` by a line of output when it is ready."""
+
+    def __init__(
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: Path, announces: str
+    ) -> None:
+        self.started = time.perf_counter()
+        self._process = subprocess.Popen(
+            argv,
+            env=dict(environment),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._argv = argv
+        self._tail: deque[str] = deque(maxlen=40)
+        self._changed = threading.Condition()
+        self._ended = False
+        self._announces = announces
+        self._ready: tuple[float, str] | None = None
+        self._drain = threading.Thread(target=self._read)
+        self._drain.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ready(self, seconds: float = 30.0) -> tuple[float, str]:
+        """How many seconds after its start it was ready, and the line it said it by."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready is not None or self._ended, seconds)
+            if self._ready is None:
+                raise ChildFailed(f"{self._argv[0]} never said {self._announces!r}:\n{self.tail()}")
+            return self._ready
+
+    def tail(self) -> str:
+        return "\n".join(self._tail)
+
+    def stop(self) -> None:
+        """End the group, and whatever it left in groups of its own."""
+        try:
+            family = [psutil.Process(pid) for pid in measure.descendants(self.pid)]
+        except psutil.NoSuchProcess:
+            family = []
+        _signal(self.pid, signal.SIGTERM)
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            _signal(self.pid, signal.SIGKILL)
+            self._process.wait()
+        for process in psutil.wait_procs(family, timeout=GRACE)[1]:
+            process.kill()
+        self._drain.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for raw in lines:
+                now = time.perf_counter()
+                line = raw.decode(errors="replace").rstrip()
+                with self._changed:
+                    self._tail.append(line)
+                    if self._ready is None and self._announces in line:
+                        self._ready = (now - self.started, line)
+                        self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def _signal(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return

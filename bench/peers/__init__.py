@@ -1,0 +1,1 @@
+"""The servers that are measured: ours and its peers, each behind the same small contract."""

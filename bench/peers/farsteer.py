@@ -1,0 +1,119 @@
+"""Farsteer: hub and runner in one process, as `farsteer up` starts them, with an agent that says the messages.
+
+The server's cost is all of that process: the runner that reads the agent and keeps its journal, and the hub that
+stores, acknowledges and fans out. The agent's own process is counted apart.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench import wire
+from bench.peers.base import Peer, Session
+from bench.reader import Step
+from farsteer import __version__
+
+TOKEN = "benchmark-on-loopback-only-0123456789"
+JWT_SECONDS = 300
+_HERE = Path(__file__).parent
+
+
+class Client:
+    """Requests on one connection that stays open."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection(wire.HOST, port, timeout=60)
+        self.jwt: str = self.post("/api/auth", {"accessToken": TOKEN})["token"]
+        self.born = time.monotonic()
+
+    def get(self, path: str) -> bytes:
+        return self._request("GET", path, None)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return json.loads(self._request("POST", path, json.dumps(body)))
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _request(self, method: str, path: str, body: str | None) -> bytes:
+        headers = {"Content-Type": "application/json"} if body else {}
+        if path != "/api/auth":
+            headers["Authorization"] = f"Bearer {self.jwt}"
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        if response.status >= 300:
+            raise RuntimeError(f"{method} {path} was answered with {response.status}: {answer[:500]!r}")
+        return answer
+
+
+class FarsteerSession(Session):
+    def __init__(self, client: Client, port: int, session_id: str) -> None:
+        self.port = port
+        self._client = client
+        self._id = session_id
+        auth = json.dumps({"token": client.jwt}).encode()
+        self.steps = [
+            Step(wire.upgrade(port), b'"pingInterval"'),
+            Step(wire.frame(b"40/events," + auth), b"40/events,{"),
+        ]
+
+    def emit(self, messages: int, rate: float | None = None) -> None:
+        self._client.post(f"/api/sessions/{self._id}/messages", {"text": f"emit {messages} {rate or 0}"})
+
+    def close(self) -> None:
+        self._client.post(f"/api/sessions/{self._id}/stop", {})
+
+
+class Farsteer(Peer):
+    name = "Farsteer"
+    announces = "Farsteer is ready"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.farsteer_home = self.home / ".farsteer"
+        self._work = self.home / "work"
+        self._work.mkdir()
+        self._client: Client | None = None
+
+    def command(self) -> list[str]:
+        return [str(Path(sys.executable).with_name("farsteer")), "up", *self._arguments()]
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "CLI_API_TOKEN": TOKEN}
+
+    @property
+    def version(self) -> str:
+        return __version__
+
+    def client(self) -> Client:
+        return Client(self.port)
+
+    def session(self) -> Session:
+        client = self._client
+        if client is None or time.monotonic() - client.born > JWT_SECONDS:
+            client = self._client = self.client()
+        machine = json.loads(client.get("/api/machines"))["machines"][0]["id"]
+        asked = {"machineId": machine, "directory": str(self._work), "agent": "demo", "yolo": True}
+        return FarsteerSession(client, self.port, client.post("/api/sessions", asked)["sessionId"])
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        super().stop()
+
+    def _arguments(self) -> list[str]:
+        return ["--home", str(self.farsteer_home), "--port", str(self.port)]
+
+
+class FarsteerEmitting(Farsteer):
+    """The same, where the demo agent has one more command: `emit`, see farsteer_agent.py."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, str(_HERE / "farsteer_up.py"), *self._arguments()]

@@ -1,0 +1,32 @@
+"""The demo agent with one more command: `emit <count> <per second>` says marked messages, at once or paced.
+
+It is apart from the demo agent because that one always does the same, and a time of birth never is the same.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from bench import wire
+from farsteer.agents.demo import agent
+from farsteer.agents.demo.commands import misbehaving
+from farsteer.agents.demo.turn import Turn
+
+
+@misbehaving("emit <count> <per second>", "says that many messages, for a benchmark")
+def emit(turn: Turn, argument: str) -> None:
+    messages, rate = argument.split()
+    out, pace = turn.session.out, float(rate)
+    begin = time.monotonic()
+    for number in range(int(messages)):
+        if pace:
+            turn.pause(max(0.0, begin + number / pace - time.monotonic()))
+        out.send("message", message=f"b.{number}", text=wire.text(number))
+
+
+if __name__ == "__main__":
+    agent.main()

@@ -1,0 +1,190 @@
+"""The results as a page of Markdown."""
+
+from __future__ import annotations
+
+import datetime as dt
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from bench.fanout import Series, Table
+from bench.machine import describe
+from bench.results import HAPI, OURS, STOCK, Results
+from bench.scale import Scale
+from bench.targets import targets
+
+PAGE = Path(__file__).with_name("results.md")
+_PEERS = (OURS, HAPI, STOCK)
+_READING = """\
+- All subscribers are one process that does the same few operations for every peer, checks the order of every delivery
+  and is not counted. Farsteer and python-socketio are read over websockets, HAPI over its SSE.
+- Farsteer's figure is hub *and* runner in one process: reading the agent, the runner's journal, the hub's store, two
+  commits with synchronous=FULL, the acknowledgement and the events of the turn around the messages. HAPI's is its hub
+  alone, fed by a stand-in for its wrapper process; it stores with synchronous=NORMAL and acknowledges nothing.
+  python-socketio only broadcasts.
+- A burst is where coalescing pays: many events leave in one write per client. At 100 messages a second every event is
+  a write of its own to each client for everybody, and the ratios are smaller.
+- Client, agent and server share the machine's cores, so delivered/s is a floor. Memory is resident memory."""
+
+
+def render(found: Results, size: Scale, command: str, load: str) -> str:
+    return "\n".join(_lines(found, size, command, load)) + "\n"
+
+
+def _lines(found: Results, size: Scale, command: str, load: str) -> Iterator[str]:
+    yield "# Speed, measured side by side"
+    yield ""
+    yield f"Made by `{command}`. Do not edit: the next run replaces it."
+    yield ""
+    yield f"- when: {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
+    yield f"- machine: {describe()}; load average before the run {load}"
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    yield f"- versions: {versions}, Python {platform.python_version()}"
+    for peer, reason in found.skipped.items():
+        yield f"- **{peer} was not measured**: {reason}"
+    yield ""
+    yield from _targets(found)
+    yield from _burst(found)
+    yield from _paced(found)
+    yield from _rest(found)
+    yield from _reading(found, size)
+
+
+def _targets(found: Results) -> Iterator[str]:
+    yield "## Targets"
+    yield ""
+    rows = [
+        (
+            target.claim,
+            target.ours,
+            target.other,
+            f"{target.ratio:.1f}x",
+            "met" if target.met else "**NOT met**",
+        )
+        for target in targets(found)
+    ]
+    yield from _table(("target", "Farsteer", "peer or bound", "better by", ""), rows)
+
+
+def _burst(found: Results) -> Iterator[str]:
+    if not found.burst:
+        return
+    yield "## Burst"
+    yield ""
+    yield "One session, messages with a text of 300 bytes, as fast as it goes, every message stored (python-socketio"
+    yield "stores nothing). CPU is the server's user and system time for one delivery to one subscriber."
+    yield ""
+    rows: list[Sequence[str]] = []
+    for subscribers in _subscribers(found.burst):
+        row = [str(subscribers)]
+        ours = found.burst.get((OURS, subscribers))
+        for peer in _present(found.burst):
+            theirs = found.burst[peer, subscribers]
+            ratio = "" if ours is None or peer == OURS else f" ({theirs.cpu_us / ours.cpu_us:.1f}x)"
+            row.append(f"{_number(theirs.cpu_us)}{ratio}")
+            row.append(f"{theirs.per_second:,.0f}{_lost(theirs)}")
+        rows.append(row)
+    head = [text for peer in _present(found.burst) for text in (f"{peer}: CPU µs", "delivered/s")]
+    yield from _table(("M", *head), rows)
+    one = {peer: found.burst[peer, 1] for peer in _present(found.burst) if (peer, 1) in found.burst}
+    if one:
+        yield "The same at M=1, seen as messages taken in:"
+        yield ""
+        rows = [
+            (
+                peer,
+                f"{series.ingest:,.0f}",
+                f"{1e6 / series.ingest:.0f}",
+                "no" if peer == STOCK else "yes, SQLite FULL" if peer == OURS else "yes, SQLite NORMAL",
+                "yes, after the commit" if peer == OURS else "no",
+            )
+            for peer, series in one.items()
+        ]
+        head = ("", "messages per CPU second", "CPU µs per message", "stored", "acknowledged")
+        yield from _table(head, rows)
+        if OURS in one:
+            yield f"The agent's own process, not counted above, used {one[OURS].agent_us:.0f} µs per message."
+            yield ""
+
+
+def _paced(found: Results) -> Iterator[str]:
+    if not found.paced:
+        return
+    yield "## Paced: 100 messages a second"
+    yield ""
+    rows: list[Sequence[str]] = []
+    for subscribers in _subscribers(found.paced):
+        row = [str(subscribers)]
+        for peer in _present(found.paced):
+            series = found.paced[peer, subscribers]
+            row += [_number(series.cpu_us), f"{series.p50:.1f} / {series.p99:.1f}{_lost(series)}"]
+        rows.append(row)
+    head = [text for peer in _present(found.paced) for text in (f"{peer}: CPU µs", "p50 / p99 ms")]
+    yield from _table(("M", *head), rows)
+    yield "From the agent's (or its stand-in's) writing to the subscriber's reading."
+    yield ""
+
+
+def _rest(found: Results) -> Iterator[str]:
+    if found.starts:
+        yield "## Start and memory"
+        yield ""
+        rows = [
+            (
+                name,
+                f"{start.ready:.2f}",
+                f"{start.first:.2f}",
+                f"{start.idle:.0f}",
+                f"{found.loaded[name]:.0f}" if name in found.loaded else "",
+            )
+            for name, start in found.starts.items()
+        ]
+        head = ("", "ready s", "in an empty home s", "idle MB", "after the runs above MB")
+        yield from _table(head, rows)
+    if found.history is not None:
+        history = found.history
+        yield "## A long session"
+        yield ""
+        yield f"{history.messages:,} messages in one session; pages of 100 from anywhere in it."
+        yield ""
+        rows = [
+            ("inside the hub", f"{history.hub.p50:.2f}", f"{history.hub.p99:.2f}"),
+            ("over HTTP, as a client sees it", f"{history.http.p50:.2f}", f"{history.http.p99:.2f}"),
+        ]
+        yield from _table(("", "p50 ms", "p99 ms"), rows)
+
+
+def _reading(found: Results, size: Scale) -> Iterator[str]:
+    yield "## How to read this"
+    yield ""
+    yield f"- Medians of {size.rounds} rounds in which the peers take turns. Trust ratios over 1.3, not less."
+    yield _READING
+    if found.wrong or found.missing:
+        yield f"- **{found.missing:,} deliveries were missing and {found.wrong:,} out of order.**"
+    else:
+        yield "- No delivery was missing, doubled or out of order."
+
+
+def _subscribers(table: Table) -> list[int]:
+    return sorted({subscribers for _, subscribers in table})
+
+
+def _present(table: Table) -> list[str]:
+    there = {peer for peer, _ in table}
+    return [peer for peer in _PEERS if peer in there]
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _lost(series: Series) -> str:
+    return f", {series.missing:,} missing" if series.missing else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""

@@ -1,0 +1,36 @@
+"""Everything one run found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.fanout import Table
+from bench.history import History
+from bench.startup import Start
+
+OURS, HAPI, STOCK = "Farsteer", "HAPI", "python-socketio"
+
+
+@dataclass(slots=True)
+class Results:
+    """What was not measured is None, or not there."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Peers that could not run, and why."""
+    burst: Table = field(default_factory=dict)
+    paced: Table = field(default_factory=dict)
+    loaded: dict[str, float] = field(default_factory=dict)
+    """Resident MB after all bursts and paced runs."""
+    starts: dict[str, Start] = field(default_factory=dict)
+    version_seconds: float | None = None
+    idle_session: float | None = None
+    history: History | None = None
+
+    @property
+    def missing(self) -> int:
+        return sum(series.missing for table in (self.burst, self.paced) for series in table.values())
+
+    @property
+    def wrong(self) -> int:
+        return sum(series.wrong for table in (self.burst, self.paced) for series in table.values())

@@ -1,0 +1,48 @@
+"""How much is measured: all of it in under ten minutes, or a quick look in under two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    rounds: int
+    burst: dict[int, int]
+    """Messages of a burst by number of subscribers: the same work for every peer, seconds for the slowest."""
+    paced_rounds: int
+    paced_seconds: float
+    history: int
+    """Messages of the long session."""
+    starts: int
+    sessions: int
+
+    @property
+    def label(self) -> str:
+        return "full" if self is FULL else "quick"
+
+
+RATE = 100.0
+"""Messages a second of a paced run."""
+WARM_UP = 500
+RUN_SECONDS = 60.0
+"""No run takes longer: what is missing by then is reported as missing."""
+
+FULL = Scale(
+    rounds=3,
+    burst={1: 4000, 10: 4000, 50: 2000, 200: 1000},
+    paced_rounds=3,
+    paced_seconds=4.0,
+    history=1_000_000,
+    starts=7,
+    sessions=50,
+)
+QUICK = Scale(
+    rounds=1,
+    burst={1: 2000, 10: 2000, 50: 1000, 200: 300},
+    paced_rounds=1,
+    paced_seconds=2.0,
+    history=100_000,
+    starts=3,
+    sessions=20,
+)

@@ -1,0 +1,88 @@
+"""What the project promises of its speed, and whether this run bears it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.results import HAPI, OURS, STOCK, Results
+
+M = 50
+PAGE_MS = 5.0
+READY_SECONDS = 1.0
+VERSION_SECONDS = 0.150
+SESSION_MB = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    claim: str
+    ours: str
+    other: str
+    """The peer's figure, or the bound."""
+    ratio: float
+    """How many times better than the peer or the bound we are."""
+    needed: float
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.needed
+
+
+def targets(found: Results) -> Iterator[Target]:
+    yield from _burst(found)
+    yield from _paced(found)
+    if found.history is not None:
+        history = found.history
+        yield _bound(
+            f"a page of 100 of {history.messages:,} messages in under 5 ms (p99, over HTTP)",
+            history.http.p99,
+            PAGE_MS,
+            "{:.2f} ms",
+        )
+    if OURS in found.starts:
+        start = found.starts[OURS]
+        claim = "`farsteer up` ready in under 1 s"
+        yield _bound(claim, start.ready, READY_SECONDS, "{:.2f} s")
+        yield _bound(f"{claim}, in an empty home", start.first, READY_SECONDS, "{:.2f} s")
+        if HAPI in found.starts:
+            yield _less("idle memory under HAPI's", start.idle, found.starts[HAPI].idle, "{:.0f} MB")
+    if found.idle_session is not None:
+        claim = "an idle session costs under 1 MB besides its agent"
+        yield _bound(claim, max(found.idle_session, 0.001), SESSION_MB, "{:.2f} MB")
+    if found.version_seconds is not None:
+        claim = "`farsteer --version` under 150 ms"
+        yield _bound(claim, found.version_seconds * 1000, VERSION_SECONDS * 1000, "{:.0f} ms")
+
+
+def _burst(found: Results) -> Iterator[Target]:
+    ours = found.burst.get((OURS, M))
+    for peer, factor in ((HAPI, 5), (STOCK, 10)):
+        theirs = found.burst.get((peer, M))
+        if ours is not None and theirs is not None:
+            claim = f"CPU per delivery at M={M} in a burst: {factor}x less than {peer}"
+            yield _less(claim, ours.cpu_us, theirs.cpu_us, "{:.2f} µs", factor)
+    ours, theirs = found.burst.get((OURS, 1)), found.burst.get((HAPI, 1))
+    if ours is not None and theirs is not None:
+        yield Target(
+            f"stored and acknowledged: 10x {HAPI}'s messages per CPU second (M=1)",
+            f"{ours.ingest:,.0f}/s",
+            f"{theirs.ingest:,.0f}/s",
+            ours.ingest / theirs.ingest,
+            10,
+        )
+
+
+def _paced(found: Results) -> Iterator[Target]:
+    ours, theirs = found.paced.get((OURS, M)), found.paced.get((HAPI, M))
+    if ours is not None and theirs is not None:
+        yield _less(f"paced p50 at M={M} no worse than {HAPI}'s", ours.p50, theirs.p50, "{:.2f} ms")
+        yield _less(f"paced p99 at M={M} no worse than {HAPI}'s", ours.p99, theirs.p99, "{:.2f} ms")
+
+
+def _less(claim: str, ours: float, theirs: float, form: str, needed: float = 1.0) -> Target:
+    return Target(claim, form.format(ours), form.format(theirs), theirs / ours, needed)
+
+
+def _bound(claim: str, ours: float, bound: float, form: str) -> Target:
+    return Target(claim, form.format(ours), "< " + form.format(bound), bound / ours, 1.0)
