@@ -29,6 +29,11 @@ class ScriptedLaunch(Launch):
         self.modes: list[PermissionMode] = []
         self.send_error: Exception | None = None
         self.gone = False
+        self.answers_after: asyncio.Task[None] | None = None
+        """An interrupt is answered when this is done."""
+        self.ends_in_send: TurnEndReason | None = None
+        """How the turn ends before `send` returns, which it does at `release`."""
+        self.release = asyncio.Event()
 
     @property
     def native_id(self) -> str | None:
@@ -42,12 +47,17 @@ class ScriptedLaunch(Launch):
         if self.send_error is not None:
             raise self.send_error
         self.prompts.put_nowait(prompt)
+        if self.ends_in_send is not None:
+            await self.finish(prompt, self.ends_in_send)
+            await self.release.wait()
 
     async def answer(self, approval: Approval, answer: Answer) -> None:
         self.answers.put_nowait((approval, answer))
 
     async def interrupt(self) -> None:
         self.interrupts.put_nowait(None)
+        if self.answers_after is not None:
+            await self.answers_after
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         self.modes.append(mode)

@@ -233,6 +233,48 @@ async def test_a_message_the_agent_could_not_take_is_reported_and_not_sent_again
     assert launch.prompts.empty()
 
 
+async def test_a_flooding_agent_is_heard_while_it_takes_a_message_and_cannot_block_a_command(
+    bench: Bench,
+) -> None:
+    """The answer to a call may stand behind any amount of output."""
+    actor, launch, prompt = await in_turn(bench)
+    flood = asyncio.create_task(_flood(launch, 50))
+    launch.answers_after = flood
+    await actor.ask(do.Abort())
+    assert flood.done()
+    await launch.finish(prompt, TurnEndReason.CANCELLED)
+    await bench.out.until(ev.TurnEnd)
+    assert len(bench.out.of(ev.AgentMessage)) == 50
+
+
+async def _flood(launch: ScriptedLaunch, batches: int) -> None:
+    for number in range(batches):
+        await launch.say(Said(event=ev.AgentMessage(message_id=str(number), text="x")))
+
+
+async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    launch.ends_in_send = TurnEndReason.END_TURN
+    await actor.ask(do.Send(item=item("1")))
+    await bench.out.until(ev.TurnEnd)
+    launch.release.set()
+    await actor.ask(do.Resume())
+    assert bench.out.kinds()[-2:] == ["queue_update", "turn_end"]
+    assert actor.state.queue == ()
+
+
+async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    launch.ends_in_send = TurnEndReason.CRASHED
+    await actor.ask(do.Send(item=item("1")))
+    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
+    await bench.out.until(ev.TurnEnd)
+    launch.release.set()
+    await actor.ask(do.Resume())
+    states = [one.state for one in bench.out.of(ev.QueueUpdate) if isinstance(one, ev.QueueUpdate)]
+    assert states == [ItemState.QUEUED, ItemState.UNKNOWN]
+
+
 async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
     await actor.ask(do.Send(item=item("2")))

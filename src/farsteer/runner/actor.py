@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -17,15 +18,13 @@ from farsteer.agents import base
 from farsteer.agents.base import Adapter, LaunchPlan
 from farsteer.core import commands as do
 from farsteer.core import events as ev
-from farsteer.core.approvals import Answer, Approval, Outcome, check_answer
+from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import (
     AgentError,
-    AlreadyAnswered,
     Conflict,
     ErrorCode,
     FarsteerError,
     Internal,
-    NotFound,
 )
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
@@ -33,8 +32,9 @@ from farsteer.core.launch import LaunchRow, Start, decide
 from farsteer.core.queue import ItemState, QueueItem, cancellable, next_item
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import Wire
+from farsteer.runner.approvals import ApprovalDesk
 from farsteer.runner.life import Life
-from farsteer.runner.log import SessionLog, now_ms
+from farsteer.runner.log import SessionLog
 from farsteer.runner.mailbox import (
     Expired,
     InterruptOverdue,
@@ -47,10 +47,9 @@ from farsteer.runner.mailbox import (
     Stopped,
     resolve,
 )
+from farsteer.runner.timers import Timers
 
 _log = logging.getLogger(__name__)
-
-_REMEMBERED_ANSWERS = 200
 
 
 class Limits(Wire):
@@ -82,8 +81,8 @@ class SessionActor:
         self._life: Life | None = None
         self._waiting_ready: list[asyncio.Future[None]] = []
         self._waiting_stopped: list[asyncio.Future[None]] = []
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._answered: dict[str, tuple[Outcome, str | None]] = {}
+        self._timers = Timers(self._mailbox)
+        self._approvals = ApprovalDesk(log, self._timers, spec.permission_timeout)
         self._restart_pending = False
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -118,8 +117,7 @@ class SessionActor:
             mail = await self._mailbox.take()
             await self._guarded(self._handle(mail))
         self._answer(self._waiting_ready, Conflict("this session is closing"))
-        for timer in self._timers.values():
-            timer.cancel()
+        self._timers.cancel_all()
         await self._log.flush()
         for mail in self._mailbox.rest():
             if isinstance(mail, Request):
@@ -139,15 +137,12 @@ class SessionActor:
         match mail:
             case Request():
                 await self._answer_request(mail)
-            case Outputs():
-                await self._take_outputs(mail)
+            case Outputs() | Stopped():
+                self._take_said(mail)
             case Started():
                 await self._started(mail)
             case Expired():
                 await self._expire(mail.approval_id)
-            case Stopped():
-                if self._life is not None and self._life.generation == mail.generation:
-                    self._exited(base.Exited(exit_code=None, reason="stopped"))
             case InterruptOverdue():
                 if self.state.turn_id == mail.turn_id and self._life is not None:
                     self._life.end("the agent did not react to the interrupt")
@@ -209,10 +204,7 @@ class SessionActor:
         """Close what an earlier life of the runner left open. Nothing is run again."""
         state = self.state
         if state.turn_id is not None:
-            if any(item.id == state.turn_item for item in state.queue):
-                self._settle(
-                    str(state.turn_item), ItemState.UNKNOWN, "the runner ended while handing it over"
-                )
+            self._settle(str(state.turn_item), ItemState.UNKNOWN, "the runner ended while handing it over")
             self._end_turn(TurnEndReason.LOST, "the runner ended in the middle of this turn")
         if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and state.generation:
             self._log.add(ev.LaunchEnd(generation=state.generation, reason="the runner ended"))
@@ -230,13 +222,11 @@ class SessionActor:
             self._restart_pending = False
             self._life.end("restart with the new configuration")
             return
-        item = next_item(self.state.queue, in_turn=self.state.turn_id)
-        if item is None:
-            return
-        if not self._ready():
-            await self._ensure_life()
-            return
-        await self._deliver(item)
+        while (item := next_item(self.state.queue, in_turn=self.state.turn_id)) is not None:
+            if not self._ready():
+                await self._ensure_life()
+                return
+            await self._deliver(item)
 
     # -- turns
 
@@ -251,23 +241,45 @@ class SessionActor:
             local_id=item.local_id,
         )
         await self._log.flush()
+        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments)
         try:
-            await self._life.launch.send(
-                base.Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments)
-            )
+            await self._call(self._life.launch.send(prompt))
         except FarsteerError as error:
-            self._settle(item.id, ItemState.FAILED, error.message)
-            self._end_turn(TurnEndReason.FAILED, error.message)
+            self._not_delivered(turn_id, item, ItemState.FAILED, error.message)
         except Exception as error:  # noqa: BLE001
             _log.exception("session %s: handing over a message failed", self.spec.id)
-            self._settle(item.id, ItemState.UNKNOWN, f"handing it over failed: {type(error).__name__}")
-            self._end_turn(TurnEndReason.FAILED, "the message could not be handed to the agent")
+            reason = f"handing it over failed: {type(error).__name__}"
+            self._not_delivered(turn_id, item, ItemState.UNKNOWN, reason)
         else:
             self._settle(item.id, ItemState.DELIVERED)
 
-    async def _take_outputs(self, mail: Outputs) -> None:
+    def _not_delivered(self, turn_id: str, item: QueueItem, state: ItemState, reason: str) -> None:
+        if self.state.turn_id == turn_id:
+            self._settle(item.id, state, reason)
+            self._end_turn(TurnEndReason.FAILED, reason)
+
+    async def _call(self, call: Coroutine[Any, Any, None]) -> None:
+        """Ask something of the agent, and go on hearing it meanwhile: it may have to speak before it can answer."""
+        asked = asyncio.create_task(call)
+        try:
+            while True:
+                heard = asyncio.create_task(self._mailbox.heard())
+                await asyncio.wait((asked, heard), return_when=asyncio.FIRST_COMPLETED)
+                heard.cancel()
+                if asked.done():
+                    break
+                self._take_said(self._mailbox.next_said())
+                await self._log.flush()
+        finally:
+            asked.cancel()
+        await asked
+
+    def _take_said(self, mail: Outputs | Stopped) -> None:
         life = self._life
         if life is None or life.generation != mail.generation:
+            return
+        if isinstance(mail, Stopped):
+            self._exited(base.Exited(exit_code=None, reason="stopped"))
             return
         deltas: list[ev.Delta] = []
         for output in mail.outputs:
@@ -278,9 +290,9 @@ class SessionActor:
                 case base.Said():
                     self._log.add(output.event)
                 case base.Asked():
-                    self._open_approval(output.approval)
+                    self._approvals.open(output.approval)
                 case base.Withdrawn():
-                    self._close_approval(output.approval_id, Outcome.CANCELLED)
+                    self._approvals.withdraw(output.approval_id)
                 case base.TurnEnded():
                     self._turn_ended(output)
                 case base.Registered():
@@ -297,16 +309,18 @@ class SessionActor:
         if self.state.turn_id != output.turn_id:
             return
         reason, error = output.reason, output.error
+        # The hand-over may not have returned yet: an end by the agent's own word proves it, a crash proves nothing.
+        crashed = reason is TurnEndReason.CRASHED
+        self._settle(str(self.state.turn_item), ItemState.UNKNOWN if crashed else ItemState.DELIVERED)
         if reason is TurnEndReason.CRASHED and self._life is not None and self._life.reason is not None:
             reason, error = TurnEndReason.CANCELLED, self._life.reason
         self._end_turn(reason, error)
 
     def _end_turn(self, reason: TurnEndReason, error: str | None = None) -> None:
-        for approval in self.state.approvals:
-            self._close_approval(approval.id, Outcome.CANCELLED)
+        self._approvals.withdraw_all()
         turn_id = self.state.turn_id
         if turn_id is not None:
-            self._cancel_timer(turn_id)
+            self._timers.cancel(turn_id)
             self._log.add(ev.TurnEnd(turn_id=turn_id, reason=reason, error=error))
 
     async def _abort(self) -> None:
@@ -317,70 +331,39 @@ class SessionActor:
             if waiting is not None:
                 self._settle(waiting.id, ItemState.CANCELLED, "aborted before it started")
             return
-        if turn_id in self._timers or self._life is None or self._life.launch is None:
+        if self._timers.running(turn_id) or self._life is None or self._life.launch is None:
             return
-        self._timer(turn_id, self._context.limits.interrupt, InterruptOverdue(turn_id))
+        self._timers.start(turn_id, self._context.limits.interrupt, InterruptOverdue(turn_id))
         try:
-            await self._life.launch.interrupt()
+            await self._call(self._life.launch.interrupt())
         except FarsteerError as error:
             _log.warning("session %s: interrupt failed: %s", self.spec.id, error)
-            self._life.end("the agent could not be interrupted")
+            if self._life is not None:
+                self._life.end("the agent could not be interrupted")
 
     def _settle(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
-        self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
+        """Give a waiting item its outcome; the first one counts."""
+        if any(item.id == item_id for item in self.state.queue):
+            self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
 
     # -- approvals
 
-    def _open_approval(self, approval: Approval) -> None:
-        limit = self.spec.permission_timeout
-        if limit is not None:
-            approval = msgspec.structs.replace(approval, expires_at=now_ms() + int(limit * 1000))
-            self._timer(approval.id, limit, Expired(approval.id))
-        self._log.add(ev.ApprovalRequested(approval=approval))
-
     async def _respond(self, approval_id: str, answer: Answer) -> None:
-        approval = self._approval(approval_id)
+        approval = self._approvals.get(approval_id)
         answer = check_answer(approval, answer)
         if self._life is None or self._life.launch is None:
             raise Conflict("the agent that asked is gone")
-        await self._life.launch.answer(approval, answer)
-        self._close_approval(approval_id, answer.outcome, answer)
+        await self._call(self._life.launch.answer(approval, answer))
+        self._approvals.close(approval_id, answer)
         if answer.mode is not None:
             await self._configure(do.Configure(permission_mode=answer.mode))
         if answer.outcome is Outcome.ABORT:
             await self._abort()
 
     async def _expire(self, approval_id: str) -> None:
-        self._timers.pop(approval_id, None)
-        if any(approval.id == approval_id for approval in self.state.approvals):
-            await self._respond(
-                approval_id, Answer(outcome=Outcome.TIMED_OUT, message="nobody answered in time")
-            )
-
-    def _approval(self, approval_id: str) -> Approval:
-        for approval in self.state.approvals:
-            if approval.id == approval_id:
-                return approval
-        known = self._answered.get(approval_id)
-        if known is None:
-            raise NotFound("no such approval in this session")
-        outcome, by = known
-        raise AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by)
-
-    def _close_approval(self, approval_id: str, outcome: Outcome, answer: Answer | None = None) -> None:
-        if not any(approval.id == approval_id for approval in self.state.approvals):
-            return
-        self._cancel_timer(approval_id)
-        answer = answer or Answer(outcome=outcome)
-        self._answered[approval_id] = (outcome, answer.by)
-        if len(self._answered) > _REMEMBERED_ANSWERS:
-            del self._answered[next(iter(self._answered))]
-        self._log.add(
-            ev.ApprovalResolved(
-                approval_id=approval_id, outcome=outcome, by=answer.by, option_id=answer.option_id,
-                answers=answer.answers, message=answer.message,
-            )
-        )  # fmt: skip
+        if self._approvals.is_open(approval_id):
+            late = Answer(outcome=Outcome.TIMED_OUT, message="nobody answered in time")
+            await self._respond(approval_id, late)
 
     # -- configuration
 
@@ -397,11 +380,11 @@ class SessionActor:
         can = self._adapter.capabilities
         if launch is not None:
             if mode is not None and can.live_mode:
-                await launch.set_permission_mode(mode)
+                await self._call(launch.set_permission_mode(mode))
             if model is not None and can.live_model:
-                await launch.set_model(model)
+                await self._call(launch.set_model(model))
             if effort is not None and can.live_effort:
-                await launch.set_effort(effort)
+                await self._call(launch.set_effort(effort))
         live = (mode is None or can.live_mode) and (model is None or can.live_model)
         if self._life is not None and not (live and (effort is None or can.live_effort)):
             self._restart_pending = True
@@ -488,6 +471,7 @@ class SessionActor:
         assert life is not None
         self._life = None
         if self.state.turn_id is not None:
+            self._settle(str(self.state.turn_item), ItemState.UNKNOWN, "the agent ended while taking it")
             if life.reason is not None:
                 self._end_turn(TurnEndReason.CANCELLED, life.reason)
             else:
@@ -507,12 +491,3 @@ class SessionActor:
         for done in waiting:
             resolve(done, error)
         waiting.clear()
-
-    def _timer(self, key: str, seconds: float, mail: Mail) -> None:
-        loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(seconds, self._mailbox.post, mail)
-
-    def _cancel_timer(self, key: str) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()

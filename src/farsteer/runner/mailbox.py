@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,35 +62,68 @@ class Shutdown:
     reason: str
 
 
-Mail = Request | Outputs | Started | Stopped | Expired | InterruptOverdue | Shutdown
+Said = Outputs | Stopped
+"""What comes from an agent: in its own lane, in order."""
+Order = Request | Started | Expired | InterruptOverdue | Shutdown
+"""What anybody else wants."""
+Mail = Said | Order
 
 
 class Mailbox:
+    """Two lanes, taken in turn, so that a flooding agent cannot keep a command waiting.
+
+    The agent's lane is bounded: its launch waits while the actor has enough to do. While the actor itself waits for the
+    agent (`heard` beside a call), it goes on emptying that lane; an agent that must be heard before it can answer is
+    heard.
+    """
+
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Mail] = asyncio.Queue()
+        self._said: deque[Said] = deque()
+        self._orders: deque[Order] = deque()
         self._room = asyncio.Semaphore(_OUTPUT_BATCHES)
+        self._news = asyncio.Event()
+        self._order_next = False
 
     def post(self, mail: Mail) -> None:
-        self._queue.put_nowait(mail)
+        if isinstance(mail, Outputs | Stopped):
+            self._said.append(mail)
+        else:
+            self._orders.append(mail)
+        self._news.set()
 
     async def take(self) -> Mail:
-        mail = await self._queue.get()
+        while not self._said and not self._orders:
+            await self._wait()
+        self._order_next = not self._order_next
+        if self._orders and (self._order_next or not self._said):
+            return self._orders.popleft()
+        return self.next_said()
+
+    async def heard(self) -> None:
+        """Wait until there is something in the agent's lane."""
+        while not self._said:
+            await self._wait()
+
+    def next_said(self) -> Said:
+        mail = self._said.popleft()
         if isinstance(mail, Outputs):
             self._room.release()
         return mail
 
     def rest(self) -> list[Mail]:
         """What is left when the actor ends."""
-        left: list[Mail] = []
-        while not self._queue.empty():
-            mail = self._queue.get_nowait()
-            if isinstance(mail, Outputs):
-                self._room.release()
-            left.append(mail)
+        left: list[Mail] = [*self._orders]
+        self._orders.clear()
+        while self._said:
+            left.append(self.next_said())
         return left
 
     def sink(self, generation: int) -> MailboxSink:
         return MailboxSink(self, generation, self._room)
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        await self._news.wait()
 
 
 class MailboxSink:

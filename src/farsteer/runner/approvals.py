@@ -1,0 +1,69 @@
+"""The open approvals of one session, and what became of the latest ones."""
+
+from __future__ import annotations
+
+import msgspec
+
+from farsteer.core import events as ev
+from farsteer.core.approvals import Answer, Approval, Outcome
+from farsteer.core.errors import AlreadyAnswered, NotFound
+from farsteer.runner.log import SessionLog, now_ms
+from farsteer.runner.mailbox import Expired
+from farsteer.runner.timers import Timers
+
+_REMEMBERED = 200
+
+
+class ApprovalDesk:
+    def __init__(self, log: SessionLog, timers: Timers, timeout: float | None) -> None:
+        self._log = log
+        self._timers = timers
+        self._timeout = timeout
+        self._answered: dict[str, tuple[Outcome, str | None]] = {}
+
+    def open(self, approval: Approval) -> None:
+        if self._timeout is not None:
+            expires_at = now_ms() + int(self._timeout * 1000)
+            approval = msgspec.structs.replace(approval, expires_at=expires_at)
+            self._timers.start(approval.id, self._timeout, Expired(approval.id))
+        self._log.add(ev.ApprovalRequested(approval=approval))
+
+    def is_open(self, approval_id: str) -> bool:
+        return any(approval.id == approval_id for approval in self._log.state.approvals)
+
+    def get(self, approval_id: str) -> Approval:
+        """The open approval; a closed one says who was first."""
+        for approval in self._log.state.approvals:
+            if approval.id == approval_id:
+                return approval
+        known = self._answered.get(approval_id)
+        if known is None:
+            raise NotFound("no such approval in this session")
+        outcome, by = known
+        raise AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by)
+
+    def close(self, approval_id: str, answer: Answer) -> None:
+        """Write down how it ended; closing a closed one changes nothing."""
+        if not self.is_open(approval_id):
+            return
+        self._timers.cancel(approval_id)
+        self._answered[approval_id] = (answer.outcome, answer.by)
+        if len(self._answered) > _REMEMBERED:
+            del self._answered[next(iter(self._answered))]
+        self._log.add(
+            ev.ApprovalResolved(
+                approval_id=approval_id,
+                outcome=answer.outcome,
+                by=answer.by,
+                option_id=answer.option_id,
+                answers=answer.answers,
+                message=answer.message,
+            )
+        )
+
+    def withdraw(self, approval_id: str) -> None:
+        self.close(approval_id, Answer(outcome=Outcome.CANCELLED))
+
+    def withdraw_all(self) -> None:
+        for approval in self._log.state.approvals:
+            self.withdraw(approval.id)
