@@ -82,7 +82,7 @@ def test_lines_come_in_order_and_the_exit_comes_last(run: Run) -> None:
         watched = shell("i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; printf unfinished; exit 3")
         ended = await watched.exit()
         assert watched.lines == [*(str(n).encode() for n in range(200)), b"unfinished"]
-        assert ended == Exit(3, "", asked=False)
+        assert ended == Exit(3, "")
         assert ended.reason == "exit code 3"
 
     run(scenario())
@@ -202,7 +202,7 @@ def test_stop_is_gentle_first(run: Run) -> None:
         await watched.process.stop()
         ended = await watched.exit()
         assert watched.lines == [b"bye"]
-        assert ended == Exit(7, "", asked=True)
+        assert ended == Exit(7, "", "stopped")
         assert ended.reason == "stopped"
         await watched.process.stop()
 

@@ -33,12 +33,12 @@ class Exit(NamedTuple):
     """As `subprocess` gives it: negative for a signal."""
     stderr: str
     """The end of what it wrote there."""
-    asked: bool
-    """We ended it; otherwise it ended by itself."""
+    asked: str | None = None
+    """Why we ended it; None: it ended by itself."""
 
     @property
     def reason(self) -> str:
-        return "stopped" if self.asked else posix.describe_exit(self.code)
+        return self.asked or posix.describe_exit(self.code)
 
 
 OnLines = Callable[[list[Line]], Awaitable[None]]
@@ -62,7 +62,7 @@ class AgentProcess:
         self._output = ReadPipe(process.stdout)
         self._stderr = TailPipe(process.stderr)
         self._lines = LineSplitter(line_limit)
-        self._asked = False
+        self._asked: str | None = None
         self._loop = asyncio.get_running_loop()
         self._code: asyncio.Future[int] = self._loop.create_future()
         self._exit_descriptor = posix.exit_descriptor(self.pid)
@@ -103,7 +103,7 @@ class AgentProcess:
         """
         if not self.running:
             return
-        self._asked = True
+        self._asked = self._asked or "stopped"
         descendants = posix.Descendants(self.pid)
         self._input.close()
         for number in (None, posix.SIGTERM, posix.SIGKILL):
@@ -114,6 +114,17 @@ class AgentProcess:
         else:
             _log.error("agent process %d outlives SIGKILL by %g s", self.pid, grace)
         descendants.kill()
+
+    def kill(self, reason: str) -> None:
+        """SIGKILL at once, for an agent that there is no talking to; `reaped` tells when it is gone."""
+        if self.running:
+            self._asked = self._asked or reason
+            posix.Descendants(self.pid).kill()
+            posix.signal_group(self.pid, posix.SIGKILL)
+
+    async def reaped(self) -> None:
+        """Returns when the process is gone, whether or not its last lines are taken."""
+        await asyncio.shield(self._code)
 
     async def wait(self) -> None:
         """Returns when `on_exit` has returned; raises what it raised."""

@@ -1,0 +1,45 @@
+"""The demo agent as an adapter."""
+
+from __future__ import annotations
+
+import sys
+from typing import ClassVar
+
+from farsteer import __version__
+from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
+from farsteer.agents.demo.history import has_messages
+from farsteer.agents.demo.launch import DemoLaunch
+from farsteer.agents.demo.session import MODELS
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.ids import check_id, is_uuid
+from farsteer.core.launch import Start
+
+ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
+"""Isolated: neither the environment nor the session's directory can change what is imported."""
+
+
+class DemoAdapter(Adapter):
+    name: ClassVar[str] = "demo"
+    title: ClassVar[str] = "Demo agent"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_model=True, live_mode=True,
+        live_effort=True, approvals=True, questions=True, plans=True, images=True, usage=True,
+    )  # fmt: skip
+
+    async def detect(self) -> AgentInfo:
+        return AgentInfo(
+            name=self.name, title=self.title, available=True, version=__version__, models=MODELS,
+            capabilities=self.capabilities,
+        )  # fmt: skip
+
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        if plan.decision.start is Start.REFUSE:
+            raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
+        for name in (plan.decision.native_id, plan.fork_of):
+            if name is not None:
+                check_id(name, "session")
+        return await DemoLaunch.start(ARGV, plan, sink)
+
+    def has_transcript(self, session_id: str, state_dir: str) -> bool:
+        return is_uuid(session_id) and has_messages(state_dir, session_id)

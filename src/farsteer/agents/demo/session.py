@@ -1,0 +1,71 @@
+"""What the agent knows while it runs: where it works, its modes, its conversation, and the ids it gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from farsteer.agents.demo.history import History
+from farsteer.agents.demo.out import Out
+from farsteer.agents.demo.shell import Shell
+from farsteer.core.modes import PermissionMode, ToolKind, Verdict, verdict
+
+MODELS = ("demo-1", "demo-1-mini")
+CONTEXT_SIZE = 200_000
+
+
+class Session:
+    def __init__(self, out: Out, history: History, directory: str, opening: dict[str, Any]) -> None:
+        self.out = out
+        self.history = history
+        self.directory = directory
+        self.id: str = opening["session"]
+        self.mode = PermissionMode(opening.get("mode", PermissionMode.DEFAULT))
+        self.model: str = opening.get("model") or MODELS[0]
+        self.effort: str = opening.get("effort") or "medium"
+        self.shell = Shell(directory)
+        self.leaves_at_end = True
+        """It exits when its input ends; only a misbehaviour changes that."""
+        self._generation: int = opening.get("generation", 1)
+        self._ids = 0
+        self._order: Callable[[], object] = tuple
+
+    def new_id(self, kind: str) -> str:
+        """Unique in the conversation: no two launches have the same generation."""
+        self._ids += 1
+        return f"{kind}{self._generation}.{self._ids}"
+
+    def verdict(self, tool: str, kind: ToolKind) -> Verdict:
+        found = verdict(self.mode, kind)
+        if found is Verdict.ASK and tool in self.history.allowed:
+            return Verdict.ALLOW
+        return found
+
+    def configure(self, change: dict[str, Any]) -> None:
+        if change.get("mode"):
+            self.mode = PermissionMode(change["mode"])
+        self.model = change.get("model") or self.model
+        self.effort = change.get("effort") or self.effort
+
+    def switch_mode(self, mode: PermissionMode) -> None:
+        """The agent's own change of mode, told to the client."""
+        if mode is not self.mode:
+            self.mode = mode
+            self.out.send("mode", mode=mode.value)
+
+    def in_reader(self, act: Callable[[], object]) -> None:
+        """Have `act` done by the main thread, which alone may change signals; returns when it is done."""
+        done = threading.Event()
+        self._order = lambda: (act(), done.set())
+        os.kill(os.getpid(), signal.SIGUSR1)
+        done.wait()
+
+    def take_orders(self) -> None:
+        signal.signal(signal.SIGUSR1, lambda *_: self._order())
+
+    def tokens(self) -> int:
+        """How full the context is: a word is a token."""
+        return sum(len(record["text"].split()) for record in self.history.messages)
