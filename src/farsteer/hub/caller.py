@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from farsteer.core.errors import Forbidden
 
@@ -22,8 +23,7 @@ class Scope(StrEnum):
 ALL_SCOPES = frozenset(Scope)
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Namespace and scopes come from the token's row on this hub, never from the client."""
 
     namespace: str

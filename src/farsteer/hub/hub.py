@@ -1,11 +1,14 @@
-"""The hub as one object."""
+"""The hub as one object: what faces hold."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
 
+from farsteer.db.home import HomeLock, prepare_home
 from farsteer.hub.approvals import Approvals
+from farsteer.hub.clock import Clock, now_ms
+from farsteer.hub.creation import Creator
+from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.feed import Feed
 from farsteer.hub.link import LinkServer
 from farsteer.hub.machines import Machines
@@ -13,27 +16,68 @@ from farsteer.hub.metrics import Metrics
 from farsteer.hub.presence import Presence
 from farsteer.hub.sessions import Sessions
 from farsteer.hub.store.base import Store
+from farsteer.hub.store.sqlite import SqliteStore
+from farsteer.hub.tasks import Tasks
 from farsteer.hub.tokens import Tokens
+from farsteer.link.messages import SILENCE_SECONDS
+
+DATABASE = "hub.db"
 
 
 class Hub:
-    """Everything a face needs. `home` is locked while it is open."""
+    """Everything a face needs. Use `Hub.open`; `home` is locked until `close`."""
 
-    home: Path
-    feed: Feed
-    store: Store
-    metrics: Metrics
-    tokens: Tokens
-    machines: Machines
-    sessions: Sessions
-    approvals: Approvals
-    presence: Presence
-    link: LinkServer
+    def __init__(
+        self, home: Path, lock: HomeLock, store: Store, feed: Feed, tasks: Tasks, metrics: Metrics,
+        tokens: Tokens, silence: float,
+    ) -> None:  # fmt: skip
+        self.home = home
+        self.store = store
+        self.feed = feed
+        self.metrics = metrics
+        self.tokens = tokens
+        self.machines = Machines(store, tasks, metrics)
+        dispatch = Dispatch(store, self.machines, tasks)
+        creator = Creator(store, self.machines, dispatch, tasks, metrics)
+        self.sessions = Sessions(store, self.machines, dispatch, creator, metrics)
+        self.approvals = Approvals(store, self.machines)
+        self.presence = Presence(store, feed)
+        self.link = LinkServer(
+            store, feed, self.machines, metrics, tasks, tokens.on_revoke, dispatch.connected, silence
+        )
+        self._tasks = tasks
+        self._lock = lock
 
     @classmethod
-    async def open(cls, home: Path, owner_token: str | None = None) -> Self:
+    async def open(
+        cls,
+        home: Path,
+        owner_token: str | None = None,
+        *,
+        silence: float = SILENCE_SECONDS,
+        clock: Clock = now_ms,
+    ) -> Hub:
         """`owner_token` None: from CLI_API_TOKEN, else from `$home/token`, which is made when missing."""
-        raise NotImplementedError
+        lock = HomeLock(prepare_home(home), "hub")
+        feed, tasks, metrics = Feed(), Tasks(), Metrics()
+        try:
+            store = await SqliteStore.open(home / DATABASE, feed, clock=clock)
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            tokens = await Tokens.open(home, store, tasks, metrics, given=owner_token, clock=clock)
+        except BaseException:
+            await store.close()
+            lock.release()
+            raise
+        return cls(home, lock, store, feed, tasks, metrics, tokens, silence)
 
     async def close(self) -> None:
-        raise NotImplementedError
+        """End the links, then what runs, then the store. What was acknowledged is on the disk."""
+        await self.link.close()
+        self.tokens.close()
+        self.presence.close()
+        await self._tasks.close()
+        await self.store.close()
+        self._lock.release()

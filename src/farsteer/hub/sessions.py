@@ -1,42 +1,60 @@
-"""Sessions."""
+"""Sessions: what a client can do with them. The logic of creating one and of handing messages over is beside this."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import base64
+import binascii
 
+from farsteer.core import commands as do
 from farsteer.core.api import (
     ClearMessages,
     CreateSession,
     Done,
     MessageAccepted,
     MessagesCleared,
+    NewAttachment,
+    Page,
     QueueResponse,
     RenameSession,
     SendMessage,
-    SessionCreated,
-    SessionNotCreated,
     SessionsResponse,
     SessionView,
 )
+from farsteer.core.errors import BadRequest
 from farsteer.core.events import SessionStatus
+from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.hub.caller import Caller
+from farsteer.core.queue import Attachment, QueueItem
+from farsteer.core.wire import encode
+from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.clock import now_ms
+from farsteer.hub.creation import Creation, Creator
+from farsteer.hub.dispatch import Dispatch
+from farsteer.hub.machines import Machines
+from farsteer.hub.metrics import Metrics
+from farsteer.hub.store.base import SessionFilter, Store
+from farsteer.hub.view import joined_queue, session_view
 
-
-@dataclass(frozen=True, slots=True)
-class Creation:
-    """How a creation ended: the body the document describes, and the HTTP status that says the same."""
-
-    status: int
-    body: SessionCreated | SessionNotCreated
+MAX_SESSIONS = 200
+MAX_MESSAGES = 200
 
 
 class Sessions:
+    def __init__(
+        self, store: Store, machines: Machines, dispatch: Dispatch, creator: Creator, metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._machines = machines
+        self._dispatch = dispatch
+        self._creator = creator
+        self._metrics = metrics
+
     async def create(
         self, caller: Caller, request: CreateSession, *, idempotency_key: str | None = None
     ) -> Creation:
         """Raises only for a wrong key (BadRequest, Conflict `idempotency_mismatch`) or a missing scope."""
-        raise NotImplementedError
+        caller.require(Scope.WRITE)
+        return await self._creator.create(caller, request, idempotency_key)
 
     async def list(
         self,
@@ -49,16 +67,38 @@ class Sessions:
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionsResponse:
-        raise NotImplementedError
+        """Newest change first. `cursor` is the `next_cursor` of the page before."""
+        caller.require(Scope.READ)
+        _check_limit(limit, MAX_SESSIONS)
+        rows = await self._store.sessions(
+            caller.namespace,
+            SessionFilter(machine_id=machine_id, agent=agent, status=status, text=text),
+            limit=limit + 1,
+            after=None if cursor is None else _parse_place(cursor),
+        )
+        more = len(rows) > limit
+        rows = rows[:limit]
+        return SessionsResponse(
+            sessions=[session_view(row) for row in rows],
+            next_cursor=f"{rows[-1].updated_at}_{rows[-1].id}" if more else None,
+        )
 
     async def get(self, caller: Caller, session_id: str) -> SessionView:
-        raise NotImplementedError
+        caller.require(Scope.READ)
+        return session_view(await self._store.session(caller.namespace, session_id))
 
     async def rename(self, caller: Caller, session_id: str, request: RenameSession) -> Done:
-        raise NotImplementedError
+        title = request.title.strip()
+        if not title:
+            raise BadRequest("a title must not be blank")
+        return await self._command(caller, session_id, do.Configure(title=title))
 
     async def delete(self, caller: Caller, session_id: str) -> Done:
-        raise NotImplementedError
+        """Gone at once, also while its machine is offline."""
+        caller.require(Scope.WRITE)
+        machine_id = await self._store.delete_session(caller.namespace, session_id)
+        self._machines.forget(caller.namespace, machine_id, session_id)
+        return Done()
 
     async def messages(
         self,
@@ -70,22 +110,55 @@ class Sessions:
         after_seq: int | None = None,
     ) -> bytes:
         """The JSON of a `MessagesResponse`, spliced from stored bytes; oldest message first."""
-        raise NotImplementedError
+        caller.require(Scope.READ)
+        _check_limit(limit, MAX_MESSAGES)
+        found = await self._store.page(
+            caller.namespace, session_id, limit=limit, before=before_seq, after=after_seq
+        )
+        page = Page(
+            limit=limit,
+            before_seq=before_seq,
+            after_seq=after_seq,
+            next_before_seq=found.first if found.older else None,
+            next_after_seq=found.last if found.newer else None,
+            has_more=found.older if after_seq is None else found.newer,
+        )
+        return b"".join((b'{"messages":[', b",".join(found.bodies), b'],"page":', encode(page), b"}"))
 
     async def send(self, caller: Caller, session_id: str, request: SendMessage) -> MessageAccepted:
-        raise NotImplementedError
+        """The message is stored when this returns, and from then on it has an outcome."""
+        caller.require(Scope.WRITE)
+        item = QueueItem(
+            id=new_id(),
+            text=request.text,
+            created_at=now_ms(),
+            local_id=request.local_id,
+            attachments=tuple(_attachment(attachment) for attachment in request.attachments),
+            sent_from=caller.name,
+        )
+        accepted = await self._store.accept(caller.namespace, session_id, item)
+        if not accepted.repeated:
+            self._metrics.messages_accepted += 1
+            self._dispatch.kick(caller.namespace, accepted.machine_id, session_id)
+        return MessageAccepted(
+            id=accepted.item.id,
+            local_id=accepted.item.local_id,
+            state=accepted.item.state,
+            position=accepted.position,
+        )
 
     async def clear(self, caller: Caller, session_id: str, request: ClearMessages) -> MessagesCleared:
-        raise NotImplementedError
+        caller.require(Scope.WRITE)
+        return await self._store.clear(caller.namespace, session_id, request.keep_count)
 
     async def abort(self, caller: Caller, session_id: str) -> Done:
-        raise NotImplementedError
+        return await self._command(caller, session_id, do.Abort())
 
     async def stop(self, caller: Caller, session_id: str) -> Done:
-        raise NotImplementedError
+        return await self._command(caller, session_id, do.Stop())
 
     async def resume(self, caller: Caller, session_id: str) -> Done:
-        raise NotImplementedError
+        return await self._command(caller, session_id, do.Resume())
 
     async def configure(
         self,
@@ -96,10 +169,43 @@ class Sessions:
         model: str | None = None,
         effort: ReasoningEffort | None = None,
     ) -> Done:
-        raise NotImplementedError
+        change = do.Configure(permission_mode=permission_mode, model=model, effort=effort)
+        return await self._command(caller, session_id, change)
 
     async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
-        raise NotImplementedError
+        caller.require(Scope.READ)
+        row = await self._store.session(caller.namespace, session_id)
+        return QueueResponse(items=[*joined_queue(row.state, row.accepted)])
 
     async def cancel(self, caller: Caller, session_id: str, item_id: str) -> Done:
-        raise NotImplementedError
+        """Real or refused: an item that a runner may have is taken back by that runner."""
+        caller.require(Scope.WRITE)
+        if await self._store.take_back(caller.namespace, session_id, item_id):
+            return Done()
+        return await self._command(caller, session_id, do.Cancel(item_id=item_id))
+
+    async def _command(self, caller: Caller, session_id: str, command: do.Command) -> Done:
+        caller.require(Scope.WRITE)
+        row = await self._store.session(caller.namespace, session_id)
+        await self._machines.call(caller.namespace, row.machine_id, session_id, command)
+        return Done()
+
+
+def _check_limit(limit: int, most: int) -> None:
+    if not 1 <= limit <= most:
+        raise BadRequest(f"limit must be between 1 and {most}")
+
+
+def _parse_place(cursor: str) -> tuple[int, str]:
+    updated_at, _, id = cursor.partition("_")
+    if not (updated_at.isascii() and updated_at.isdigit() and len(updated_at) <= 18 and is_uuid(id)):
+        raise BadRequest("this cursor is not one of ours")
+    return int(updated_at), id
+
+
+def _attachment(new: NewAttachment) -> Attachment:
+    try:
+        size = len(base64.b64decode(new.data, validate=True))
+    except (binascii.Error, ValueError):
+        raise BadRequest(f"attachment {new.name!r} is not valid base64") from None
+    return new.attachment(size)

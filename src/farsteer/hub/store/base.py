@@ -198,8 +198,8 @@ class Store(Protocol):
 
     async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted: ...
 
-    async def offer(self, session_id: str, skip: Collection[str]) -> list[QueueItem]:
-        """Accepted items to hand over now, in order, with their attachments. From here on the runner may have them."""
+    async def offer(self, session_id: str, link: int) -> list[QueueItem]:
+        """Accepted items not offered on this link yet, in order, whole. From here on the runner may have them."""
         ...
 
     async def fail(self, session_id: str, item_id: str, reason: str) -> None:

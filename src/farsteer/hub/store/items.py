@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection
 
 import msgspec
 
@@ -50,15 +49,13 @@ def accepted(db: sqlite3.Connection, session_id: str) -> list[QueueItem]:
     return [decode(body, QueueItem) for (body,) in rows]
 
 
-def offer(tx: Transaction, session_id: str, skip: Collection[str]) -> list[QueueItem]:
+def offer(tx: Transaction, session_id: str, link: int) -> list[QueueItem]:
     rows = tx.db.execute(
-        f"SELECT n, payload FROM items WHERE session_id = ? AND {_OPEN} AND state = 'accepted' ORDER BY n",  # noqa: S608
-        (session_id,),
+        f"UPDATE items SET offered = ? WHERE session_id = ? AND {_OPEN} AND state = 'accepted' AND offered != ?"  # noqa: S608
+        " RETURNING n, payload",
+        (link, session_id, link),
     ).fetchall()
-    found = [(n, decode(payload, QueueItem)) for n, payload in rows]
-    chosen = [(n, item) for n, item in found if item.id not in skip]
-    tx.db.executemany("UPDATE items SET offered = 1 WHERE n = ? AND offered = 0", [(n,) for n, _ in chosen])
-    return [item for _, item in chosen]
+    return [decode(payload, QueueItem) for _, payload in sorted(rows)]
 
 
 def follow(tx: Transaction, session_id: str, update: QueueUpdate) -> None:

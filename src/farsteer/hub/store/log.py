@@ -88,7 +88,7 @@ def _note(tx: Transaction, session_id: str, notes: Iterable[object]) -> None:
             item_table.follow(tx, session_id, note)
         elif isinstance(note, ApprovalResolved):
             tx.db.execute(
-                "INSERT OR IGNORE INTO resolved (session_id, approval_id, outcome, by) VALUES (?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO resolved (session_id, approval_id, outcome, by) VALUES (?, ?, ?, ?)",
                 (session_id, note.approval_id, note.outcome.value, note.by),
             )
 

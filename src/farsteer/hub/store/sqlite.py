@@ -213,8 +213,8 @@ class SqliteStore:
     async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted:
         return await self._change(lambda tx: items.accept(tx, namespace, session_id, item))
 
-    async def offer(self, session_id: str, skip: Collection[str]) -> list[QueueItem]:
-        return await self._change(lambda tx: items.offer(tx, session_id, skip))
+    async def offer(self, session_id: str, link: int) -> list[QueueItem]:
+        return await self._change(lambda tx: items.offer(tx, session_id, link))
 
     async def fail(self, session_id: str, item_id: str, reason: str) -> None:
         await self._change(lambda tx: items.fail(tx, session_id, item_id, reason))
