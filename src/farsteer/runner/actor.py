@@ -333,13 +333,13 @@ class SessionActor:
             return
         if self._timers.running(turn_id) or self._life is None or self._life.launch is None:
             return
+        life, launch = self._life, self._life.launch
         self._timers.start(turn_id, self._context.limits.interrupt, InterruptOverdue(turn_id))
         try:
-            await self._call(self._life.launch.interrupt())
+            await self._call(launch.interrupt())
         except FarsteerError as error:
             _log.warning("session %s: interrupt failed: %s", self.spec.id, error)
-            if self._life is not None:
-                self._life.end("the agent could not be interrupted")
+            life.end("the agent could not be interrupted")
 
     def _settle(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
         """Give a waiting item its outcome; the first one counts."""
