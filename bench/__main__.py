@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from bench import fanout, machine, measure, report, startup
 from bench.history import measure_history
 from bench.peers.base import Peer, Unavailable
-from bench.peers.farsteer import Farsteer, FarsteerEmitting
+from bench.peers.farsteer import Farsteer
 from bench.peers.hapi import Hapi
 from bench.peers.stock import Stock
 from bench.progress import say
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
     found = Results()
-    makers: dict[str, Callable[[], Peer]] = {OURS: FarsteerEmitting, HAPI: Hapi, STOCK: Stock}
+    makers: dict[str, Callable[[], Peer]] = {OURS: Farsteer, HAPI: Hapi, STOCK: Stock}
     for name in without:
         del makers[name]
     for name, make in [*makers.items()]:
@@ -63,10 +63,8 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
     if "version" in parts:
         found.version_seconds = startup.version_seconds(VERSION_TIMES)
     if "startup" in parts:
-        started = {OURS: Farsteer, HAPI: Hapi}
-        found.starts = startup.starts(
-            {name: make for name, make in started.items() if name in makers}, size.starts
-        )
+        started = {name: makers[name] for name in (OURS, HAPI) if name in makers}
+        found.starts = startup.starts(started, size.starts)
     if "memory" in parts:
         found.idle_session = startup.idle_session(size.sessions)
     if "history" in parts:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from farsteer import __version__
 
 TOKEN = "benchmark-on-loopback-only-0123456789"
 JWT_SECONDS = 300
-_HERE = Path(__file__).parent
+_BENCH = Path(__file__).parents[1]
 
 
 class Client:
@@ -82,10 +83,12 @@ class Farsteer(Peer):
         self._client: Client | None = None
 
     def command(self) -> list[str]:
-        return [str(Path(sys.executable).with_name("farsteer")), "up", *self._arguments()]
+        program = str(Path(sys.executable).with_name("farsteer"))
+        return [program, "up", "--home", str(self.farsteer_home), "--port", str(self.port)]
 
     def environment(self) -> dict[str, str]:
-        return {**super().environment(), "CLI_API_TOKEN": TOKEN}
+        adapter = f"{_BENCH.parent}{os.pathsep}{_BENCH / 'adapter'}"
+        return {**super().environment(), "CLI_API_TOKEN": TOKEN, "PYTHONPATH": adapter}
 
     @property
     def version(self) -> str:
@@ -99,7 +102,7 @@ class Farsteer(Peer):
         if client is None or time.monotonic() - client.born > JWT_SECONDS:
             client = self._client = self.client()
         machine = json.loads(client.get("/api/machines"))["machines"][0]["id"]
-        asked = {"machineId": machine, "directory": str(self._work), "agent": "demo", "yolo": True}
+        asked = {"machineId": machine, "directory": str(self._work), "agent": "bench"}
         return FarsteerSession(client, self.port, client.post("/api/sessions", asked)["sessionId"])
 
     def stop(self) -> None:
@@ -107,13 +110,3 @@ class Farsteer(Peer):
             self._client.close()
             self._client = None
         super().stop()
-
-    def _arguments(self) -> list[str]:
-        return ["--home", str(self.farsteer_home), "--port", str(self.port)]
-
-
-class FarsteerEmitting(Farsteer):
-    """The same, where the demo agent has one more command: `emit`, see farsteer_agent.py."""
-
-    def command(self) -> list[str]:
-        return [sys.executable, str(_HERE / "farsteer_up.py"), *self._arguments()]

@@ -34,7 +34,7 @@ class Stock(Peer):
     stores = False
 
     def command(self) -> list[str]:
-        return [sys.executable, str(Path(__file__).with_name("stock_server.py")), str(self.port)]
+        return [sys.executable, "-m", "bench.peers.stock_server", str(self.port)]
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), "PYTHONPATH": str(Path(__file__).parents[2])}
