@@ -34,7 +34,7 @@ setup: .venv/.project $(JS)/node_modules/.installed ## install everything the ot
 	@:
 
 up: setup ## start hub, runner and demo agent on 127.0.0.1:3006
-	@exec $(BIN)/farsteer up
+	@exec $(BIN)/farsteer up $(ARGS)
 
 fmt: setup ## format the code and apply safe fixes
 	@$(BIN)/ruff format
