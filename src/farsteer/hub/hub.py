@@ -74,7 +74,7 @@ class Hub:
         return cls(home, lock, store, feed, tasks, metrics, tokens, silence)
 
     async def close(self) -> None:
-        """End the links, then what runs, then the store. What was acknowledged is on the disk."""
+        """End the links, let what waited for them fail, close the store. Idempotent."""
         await self.link.close()
         self.tokens.close()
         self.presence.close()

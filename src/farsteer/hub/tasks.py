@@ -27,13 +27,16 @@ class Tasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("%s failed", task.get_name(), exc_info=error)
 
-    async def settle(self) -> None:
-        """Wait until nothing runs, whatever it starts meanwhile."""
+    async def close(self, grace: float = 5.0) -> None:
+        """Let what runs come to its end, then cancel what did not."""
+        try:
+            async with asyncio.timeout(grace):
+                await self._settle()
+        except TimeoutError:
+            for task in self._running:
+                task.cancel()
+            await self._settle()
+
+    async def _settle(self) -> None:
         while self._running:
             await asyncio.wait(self._running)
-
-    async def close(self) -> None:
-        """Cancel what runs and wait for its end."""
-        for task in self._running:
-            task.cancel()
-        await self.settle()

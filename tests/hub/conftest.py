@@ -1,0 +1,36 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.core.api import CreateSession, SessionCreated
+from farsteer.hub import Hub
+from tests.hub.scripted import ScriptedRunner, caller
+
+OWNER_TOKEN = "the-owners-token"
+
+
+@pytest.fixture
+async def hub(home: Path) -> AsyncIterator[Hub]:
+    hub = await Hub.open(home, OWNER_TOKEN)
+    yield hub
+    await hub.close()
+
+
+@pytest.fixture
+async def runner(hub: Hub) -> AsyncIterator[ScriptedRunner]:
+    async with ScriptedRunner(hub) as runner:
+        yield runner
+
+
+@pytest.fixture
+async def session_id(hub: Hub, runner: ScriptedRunner) -> str:
+    """A session that is there and idle."""
+    return await create(hub, runner)
+
+
+async def create(hub: Hub, runner: ScriptedRunner, **fields: object) -> str:
+    request = CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
+    creation = await hub.sessions.create(caller(runner.namespace), request)
+    assert isinstance(creation.body, SessionCreated), creation.body
+    return creation.body.session_id

@@ -1,0 +1,255 @@
+"""A runner that does what a test tells it, at the other end of a memory link."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from farsteer.core import events as ev
+from farsteer.core.capabilities import AgentInfo, MachineInfo
+from farsteer.core.commands import Command, Create, Send
+from farsteer.core.errors import FarsteerError
+from farsteer.core.events import Entry, SessionEvent, SessionStatus, role_of
+from farsteer.core.ids import new_id
+from farsteer.core.queue import ItemState
+from farsteer.core.session import SessionState, apply
+from farsteer.core.wire import encode
+from farsteer.hub import Caller, Hub, Scope
+from farsteer.hub.caller import ALL_SCOPES
+from farsteer.hub.feed import SyncEvent
+from farsteer.link.messages import (
+    Ack,
+    Call,
+    Deltas,
+    Events,
+    Hello,
+    Item,
+    LogLine,
+    Ping,
+    Pong,
+    Refused,
+    Reply,
+    ToHub,
+    ToRunner,
+    Welcome,
+)
+from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
+
+DEADLINE = 10.0
+
+
+def caller(namespace: str = "default", *scopes: Scope, **fields: Any) -> Caller:
+    return Caller(
+        namespace=namespace,
+        token_id="test",
+        scopes=frozenset(scopes) or ALL_SCOPES,
+        expires_at=2**53,
+        **{"label": namespace, **fields},
+    )
+
+
+def machine(id: str | None = None, **fields: Any) -> MachineInfo:
+    demo = AgentInfo(name="demo", title="Demo", available=True, version="1")
+    return MachineInfo(
+        id=id or new_id(), host="box", platform="linux", version="0", **{"agents": (demo,), **fields}
+    )
+
+
+class Log:
+    """A session's log as its runner keeps it."""
+
+    def __init__(self, session_id: str, **fields: Any) -> None:
+        self.state = SessionState(id=session_id, agent="demo", directory="/work", **fields)
+        self.items: list[Item] = []
+
+    def add(self, event: SessionEvent) -> Item:
+        seq = self.state.seq + 1
+        entry = Entry(
+            id=f"{self.state.id}:{seq}", seq=seq, role=role_of(event), created_at=seq, content=event
+        )
+        self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
+        item = Item(seq, str(type(event).__struct_config__.tag), msgspec.Raw(encode(entry)))
+        self.items.append(item)
+        return item
+
+
+class ScriptedRunner:
+    """`async with ScriptedRunner(hub) as runner`: connected and welcomed. Answers each call with success."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        namespace: str = "default",
+        info: MachineInfo | None = None,
+        logs: dict[str, Log] | None = None,
+        protocol: int = 1,
+        token_id: str | None = None,
+    ) -> None:
+        self.hub = hub
+        self.namespace = namespace
+        self.info = info or machine()
+        self.logs = {} if logs is None else logs
+        self.protocol = protocol
+        self.token_id = token_id
+        self.calls: list[Call] = []
+        self.acked: dict[str, int] = {}
+        self.pongs = 0
+        self.answers: dict[type[Command], Callable[[Call], Reply | None]] = {Create: self._created}
+        self.welcome: Welcome | None = None
+        self.refused: str | None = None
+        self.confirms_messages = True
+        self._changed = asyncio.Event()
+        self._hub_end: MemoryTransport[ToRunner, ToHub]
+        self._end: MemoryTransport[ToHub, ToRunner]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        await self.connect()
+        assert self.welcome is not None, self.refused
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.disconnect()
+
+    async def connect(self) -> None:
+        """Say hello, and hear what the hub says to that."""
+        self._end, self._hub_end = memory_pair()
+        serving = self.hub.link.serve(self._hub_end, self.namespace, token_id=self.token_id)
+        self._tasks = [asyncio.create_task(serving, name="serve")]
+        seqs = {id: log.state.seq for id, log in self.logs.items()}
+        await self._end.send(Hello(machine=self.info, sessions=seqs, protocol=self.protocol))
+        answer = await self._receive()
+        if isinstance(answer, Refused):
+            self.refused = answer.reason
+        elif isinstance(answer, Welcome):
+            self.welcome = answer
+            self._tasks.append(asyncio.create_task(self._live(), name="runner"))
+
+    async def disconnect(self) -> None:
+        await self._end.close()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """The hub has ended the link."""
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*self._tasks)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that this runner hears makes `condition` true."""
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def called(self, kind: type[Command], count: int = 1) -> list[Any]:
+        """The first `count` commands of this kind."""
+        await self.until(lambda: len(self.commands(kind)) >= count)
+        return self.commands(kind)
+
+    def commands(self, kind: type[Command]) -> list[Any]:
+        return [call.command for call in self.calls if isinstance(call.command, kind)]
+
+    async def say(self, session_id: str, *events: SessionEvent, ack: bool = True) -> None:
+        """Append events to a log, send them with the state after them, and wait for the acknowledgement."""
+        log = self.logs[session_id]
+        items = [log.add(event) for event in events]
+        await self.send(Events(session=session_id, items=items, state=log.state))
+        if ack:
+            await self.until(lambda: self.acked.get(session_id, 0) >= log.state.seq)
+
+    async def stream(self, session_id: str, *deltas: ev.Delta) -> None:
+        await self.send(Deltas(session=session_id, deltas=list(deltas)))
+
+    async def ping(self) -> None:
+        """Everything sent before has been received."""
+        before = self.pongs
+        await self.send(Ping())
+        await self.until(lambda: self.pongs > before)
+
+    async def send(self, message: ToHub) -> None:
+        await self._end.send(message)
+
+    async def _receive(self) -> ToRunner:
+        async with asyncio.timeout(DEADLINE):
+            return await self._end.receive()
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                message = await self._end.receive()
+            except LinkClosed:
+                self._changed.set()
+                return
+            match message:
+                case Ack():
+                    self.acked[message.session] = message.seq
+                case Pong():
+                    self.pongs += 1
+                case Call():
+                    self.calls.append(message)
+                    await self._answer(message)
+                case _:
+                    raise AssertionError(f"unexpected {message}")
+            self._changed.set()
+
+    async def _answer(self, call: Call) -> None:
+        answer = self.answers.get(type(call.command))
+        reply = Reply(id=call.id) if answer is None else answer(call)
+        if reply is None:
+            return
+        try:
+            if isinstance(call.command, Send) and reply.error is None and self.confirms_messages:
+                item = call.command.item
+                await self.say(
+                    call.session,
+                    ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=item),
+                    ack=False,
+                )
+            await self.send(reply)
+        except LinkClosed:
+            return
+
+    def _created(self, call: Call) -> Reply:
+        assert isinstance(call.command, Create)
+        spec = call.command.spec
+        log = self.logs[call.session] = Log(
+            call.session, status=SessionStatus.IDLE, permission_mode=spec.permission_mode, title=spec.title
+        )
+        return Reply(id=call.id, logs=[LogLine(1, "launch", "demo is ready")], state=log.state)
+
+
+def refuse(error: FarsteerError, logs: Sequence[LogLine] = ()) -> Callable[[Call], Reply]:
+    return lambda call: Reply(id=call.id, error=error.record(), logs=list(logs))
+
+
+def silent(call: Call) -> None:
+    return None
+
+
+class Audience:
+    """Hears everything the feed says."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.heard: list[SyncEvent] = []
+        self._changed = asyncio.Event()
+        self.stop = hub.feed.listen(self._hear)
+
+    def _hear(self, events: list[SyncEvent]) -> None:
+        self.heard += events
+        self._changed.set()
+
+    def of(self, type: str) -> list[dict[str, Any]]:
+        return [json.loads(event.data) for event in self.heard if event.type == type]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
