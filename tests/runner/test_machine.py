@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farsteer.core.capabilities import AgentInfo, MachineInfo
+from farsteer.core.errors import BadRequest
+from farsteer.core.ids import is_uuid
+from farsteer.runner.machine import describe, machine_id, preferred_agent
+from farsteer.runner.settings import RunnerSettings, load_settings
+
+
+def agent(name: str, *, available: bool = True) -> AgentInfo:
+    return AgentInfo(name=name, title=name, available=available)
+
+
+def test_a_machine_keeps_its_id(tmp_path: Path) -> None:
+    first = machine_id(tmp_path)
+    assert is_uuid(first)
+    assert machine_id(tmp_path) == first
+
+
+def test_a_torn_id_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "machine-id").write_text("0f9d4a52-5c")
+    assert is_uuid(machine_id(tmp_path))
+
+
+async def test_a_machine_names_its_agents_with_versions(tmp_path: Path) -> None:
+    info = await describe(tmp_path, RunnerSettings(name="the big one"))
+    demo = next(one for one in info.agents if one.name == "demo")
+    assert demo.available
+    assert demo.version
+    assert info.name == "the big one"
+
+
+def test_a_session_that_names_no_agent_gets_the_first_preferred_one_that_is_installed() -> None:
+    info = MachineInfo(
+        id="m", host="h", platform="linux", version="0",
+        agents=(agent("demo"), agent("codex"), agent("claude", available=False)),
+    )  # fmt: skip
+    assert preferred_agent(info, RunnerSettings(agents=("claude", "codex"))) == "codex"
+    assert preferred_agent(info, RunnerSettings(agents=("claude",))) == "demo"
+
+
+def test_settings_name_what_is_wrong_with_them(tmp_path: Path) -> None:
+    assert load_settings(tmp_path) == RunnerSettings()
+    (tmp_path / "runner.toml").write_text('roots = ["/srv"]\nagents = ["codex"]\n')
+    assert load_settings(tmp_path).roots == ("/srv",)
+    (tmp_path / "runner.toml").write_text("rots = []\n")
+    with pytest.raises(BadRequest, match="rots"):
+        load_settings(tmp_path)
