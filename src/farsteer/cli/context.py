@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from farsteer.cli.text import one_line
-from farsteer.client.access import home_dir
+from farsteer.client.access import home_dir, running_hub
 from farsteer.core.api import SessionView
-from farsteer.core.errors import BadRequest, NotFound
+from farsteer.core.errors import BadRequest, NotFound, Unauthorized, Unavailable
 from farsteer.core.ids import is_uuid
 
 if TYPE_CHECKING:
@@ -82,8 +82,13 @@ def home(arguments: argparse.Namespace) -> Path:
 def client(arguments: argparse.Namespace) -> AsyncClient:
     from farsteer.client import AsyncClient
 
-    home(arguments)
-    return AsyncClient(arguments.hub)
+    place = home(arguments)
+    try:
+        return AsyncClient(arguments.hub)
+    except Unauthorized:
+        if arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(place):
+            raise
+        raise Unavailable(f"no hub has run on {place} yet: `farsteer up` starts one") from None
 
 
 def run(work: Coroutine[Any, Any, int]) -> int:

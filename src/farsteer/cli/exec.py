@@ -28,7 +28,7 @@ denied and said so. Ctrl-C interrupts the turn, a second one leaves at once.
 
 EXAMPLES = """\
   farsteer exec "what does this project do?"
-  farsteer exec --agent demo --cwd ~/project --yolo "run: make test"
+  farsteer exec --agent demo --cwd ~/project --yolo "run make test"
   git diff | farsteer exec --output-format json - | jq -r 'select(.type=="result").text'
   farsteer exec --session 3f2a "and now the tests"      # go on in a session
 

@@ -38,8 +38,8 @@ def failed(error: Exception) -> int:
 
 def explain(error: FarsteerError) -> str:
     hint = NEXT.get(error.code)
-    said = "`" in error.message or "--" in error.message
-    # A message with a command or an option in it says already what to do.
+    # A message that names a command, an option or a variable says already what to do.
+    said = any(mark in error.message for mark in ("`", "--", "CLI_API_TOKEN"))
     return error.message if hint is None or said else f"{error.message}; {hint}"
 
 

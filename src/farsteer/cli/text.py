@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # C0 but tab and line feed, DEL, C1, and the marks that turn the writing direction.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -50,6 +51,19 @@ def table(rows: Sequence[Sequence[str]], width: int) -> str:
         *cells, last = row
         padded = [cell + " " * (size - columns(cell)) for cell, size in zip(cells, widths, strict=False)]
         lines.append("  ".join([*padded, one_line(last, left)]).rstrip())
+    return "\n".join(lines)
+
+
+def facts_table(facts: Mapping[str, str], width: int) -> str:
+    """`name: value` for each that has a value, wrapped beside its name."""
+    indent = 2 + max(len(name) for name in facts) + 1
+    lines: list[str] = []
+    for name, value in facts.items():
+        if value:
+            wrapped = textwrap.wrap(
+                clean(" ".join(value.split())), max(20, width - indent), break_on_hyphens=False
+            )
+            lines.append(f"{name + ':':<{indent}}" + f"\n{' ' * indent}".join(wrapped))
     return "\n".join(lines)
 
 

@@ -150,8 +150,14 @@ class Connection:
         raise AssertionError("the last attempt returns or raises")
 
     def unreachable(self, error: httpx.TransportError) -> Unavailable:
-        reason = "it does not answer in time" if isinstance(error, httpx.TimeoutException) else str(error)
-        return Unavailable(f"no hub at {self.url}: {reason or type(error).__name__}", url=self.url)
+        match error:
+            case httpx.TimeoutException():
+                reason = "it does not answer in time"
+            case httpx.ConnectError() if str(error) in ("", "All connection attempts failed"):
+                reason = "nothing listens there"
+            case _:
+                reason = str(error) or type(error).__name__
+        return Unavailable(f"no hub at {self.url}: {reason}", url=self.url)
 
 
 def jittered(seconds: float) -> float:

@@ -65,6 +65,11 @@ class EventStream:
     ) -> None:
         await self.aclose()
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now; without one it is being looked for."""
+        return self._chunks is not None
+
     async def aclose(self) -> None:
         self._closed = True
         await self._drop()
