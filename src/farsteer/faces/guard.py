@@ -88,7 +88,10 @@ class Guard:
         if len(given) != 1:
             raise BadRequest("exactly one Host header is needed")
         if not self._hosts.allows(given[0]):
-            raise Forbidden("this hub does not answer to that Host", code=ErrorCode.HOST_NOT_ALLOWED)
+            raise Forbidden(
+                "this hub does not answer to that Host; start it with --allowed-host to change that",
+                code=ErrorCode.HOST_NOT_ALLOWED,
+            )
 
     def _foreign_origin(self, headers: Headers) -> str | None:
         """The origin of a configured foreign page; None for our own pages and for programs that send none."""
@@ -101,7 +104,10 @@ class Guard:
                 return given[0]
             if origin.partition("://")[2] == headers["host"].lower():
                 return None
-        raise Forbidden("this Origin may not use this hub", code=ErrorCode.ORIGIN_NOT_ALLOWED)
+        raise Forbidden(
+            "pages of that Origin may not use this hub; start it with --allowed-origin to change that",
+            code=ErrorCode.ORIGIN_NOT_ALLOWED,
+        )
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The application with bodies that end at the limit, whether it looks at their size or not."""

@@ -43,9 +43,6 @@ def error_headers(error: FarsteerError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case 405:
             return {"allow": ", ".join(error.details["allow"])}
-        case 413:
-            # The rest of the body is not worth reading.
-            return {"connection": "close"}
         case 429 if "retryAfter" in error.details:
             return {"retry-after": str(error.details["retryAfter"])}
         case _:

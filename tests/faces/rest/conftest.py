@@ -1,0 +1,19 @@
+"""A running Farsteer for each test, and its owner signed in."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.stack import Account, Stack, farsteer
+
+
+@pytest.fixture
+async def stack(home: Path) -> AsyncIterator[Stack]:
+    async with farsteer(home) as stack:
+        yield stack
+
+
+@pytest.fixture
+async def owner(stack: Stack) -> Account:
+    return await stack.sign_in()

@@ -1,0 +1,136 @@
+"""Default deny: every route needs a token with its scope, and the OpenAPI document says exactly that."""
+
+import re
+
+import httpx
+import msgspec
+
+from farsteer.core.ids import new_id
+from farsteer.faces.rest.app import TABLE
+from farsteer.faces.rest.endpoint import AnyEndpoint
+from farsteer.hub import Scope
+from tests.support.stack import OWNER, Account, Stack
+
+OPEN = {("POST", "/api/auth"), ("GET", "/health")}
+
+
+def address(endpoint: AnyEndpoint) -> str:
+    return re.sub(r"{\w+}", lambda _: new_id(), endpoint.path)
+
+
+def body(endpoint: AnyEndpoint) -> bytes | None:
+    return None if endpoint.example is None else msgspec.json.encode(endpoint.example)
+
+
+async def call(client: httpx.AsyncClient, endpoint: AnyEndpoint, token: str | None) -> httpx.Response:
+    headers = {"content-type": "application/json"} | ({"authorization": token} if token is not None else {})
+    return await client.request(endpoint.method, address(endpoint), content=body(endpoint), headers=headers)
+
+
+async def test_every_route_but_the_open_ones_needs_a_token(stack: Stack) -> None:
+    nobody = await stack.connect()
+    document = (await nobody.get("/openapi.json")).json()
+    walked = set[tuple[str, str]]()
+    for path, methods in document["paths"].items():
+        for name, operation in methods.items():
+            method = name.upper()
+            response = await nobody.request(method, re.sub(r"{\w+}", lambda _: new_id(), path))
+            walked.add((method, path))
+            if operation["security"]:
+                assert response.status_code == 401, (method, path)
+                assert response.headers["www-authenticate"] == "Bearer"
+                assert response.json()["error"]["code"] == "unauthorized"
+            else:
+                assert (method, path) in OPEN
+                assert response.status_code != 401, (method, path)
+    assert walked == {(endpoint.method, endpoint.path) for endpoint in TABLE} | {("GET", "/api/events")}
+
+
+NO_JWT = [
+    "",
+    "Bearer",
+    "Bearer x",
+    "Bearer a.b.c",
+    f"Bearer {OWNER}",
+    f"Basic {OWNER}",
+    "Bearer " + "x" * 9000,
+    "Bearer eyJhbGciOiJub25lIn0.eyJ1aWQiOjEsIm5zIjoiZGVmYXVsdCJ9.",
+]
+
+
+async def test_what_is_no_jwt_is_no_token(stack: Stack) -> None:
+    nobody = await stack.connect()
+    for token in NO_JWT:
+        for endpoint in TABLE:
+            if endpoint.scope is not None and not endpoint.access_token:
+                assert (await call(nobody, endpoint, token)).status_code == 401, (endpoint.path, token)
+
+
+async def test_a_token_in_the_query_is_none(stack: Stack, owner: Account) -> None:
+    nobody = await stack.connect()
+    jwt = owner.headers["authorization"].removeprefix("Bearer ")
+    assert (await nobody.get("/api/machines", params={"token": jwt})).status_code == 401
+
+
+async def test_two_tokens_are_none(stack: Stack, owner: Account) -> None:
+    nobody = await stack.connect()
+    token = owner.headers["authorization"]
+    headers = [("authorization", token), ("authorization", token)]
+    assert (await nobody.get("/api/machines", headers=headers)).status_code == 401
+
+
+async def test_a_token_can_do_what_its_scope_says_and_nothing_else(stack: Stack, owner: Account) -> None:
+    for scope in (Scope.READ, Scope.WRITE, Scope.APPROVE, Scope.ADMIN):
+        made = await owner.post_json("/api/tokens", {"label": scope.value, "scopes": [scope.value]}, 201)
+        account = await stack.sign_in(made["secret"])
+        token = account.headers["authorization"]
+        for endpoint in TABLE:
+            if endpoint.scope is None:
+                continue
+            response = await call(account, endpoint, token)
+            assert response.status_code != 401, endpoint.path
+            lacking = response.status_code == 403 and response.json()["error"].get("details")
+            assert (lacking == {"scope": endpoint.scope.value}) == (endpoint.scope is not scope), (
+                endpoint.path
+            )
+
+
+async def test_a_revoked_token_ends_at_once(stack: Stack, owner: Account) -> None:
+    made = await owner.post_json("/api/tokens", {"label": "short"}, 201)
+    account = await stack.sign_in(made["secret"])
+    await account.get_json("/api/machines")
+    revoked = await owner.delete(f"/api/tokens/{made['token']['id']}")
+    assert revoked.status_code == 200
+    await account.get_json("/api/machines", 401)
+    again = await account.post("/api/auth", json={"accessToken": made["secret"]})
+    assert again.status_code == 401
+
+
+async def test_guessing_is_slowed_down(stack: Stack) -> None:
+    nobody = await stack.connect()
+    guesses = 0
+    while (response := await nobody.post("/api/auth", json={"accessToken": "guess"})).status_code == 401:
+        guesses += 1
+        assert guesses < 100
+    assert response.status_code == 429
+    assert response.json()["error"]["code"] == "rate_limited"
+    assert int(response.headers["retry-after"]) >= 1
+
+
+async def test_metrics_take_a_jwt_or_an_access_token(stack: Stack, owner: Account) -> None:
+    nobody = await stack.connect()
+    for token in (owner.headers["authorization"], f"Bearer {OWNER}"):
+        response = await nobody.get("/metrics", headers={"authorization": token})
+        assert response.status_code == 200
+    assert (await nobody.get("/metrics", headers={"authorization": "Bearer x"})).status_code == 401
+    assert (await nobody.get("/metrics")).status_code == 401
+
+
+async def test_the_guard_stands_before_every_face(stack: Stack, owner: Account) -> None:
+    for path in ("/api/machines", "/api/events", "/socket.io/?EIO=4&transport=polling", "/health"):
+        foreign = await owner.get(path, headers={"host": "evil.example"})
+        assert foreign.status_code == 403, path
+        assert foreign.json()["error"]["code"] == "host_not_allowed"
+        page = await owner.get(path, headers={"origin": "https://evil.example"})
+        assert page.status_code == 403, path
+        assert page.json()["error"]["code"] == "origin_not_allowed"

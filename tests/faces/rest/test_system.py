@@ -1,0 +1,88 @@
+"""Tokens, people, health, metrics and documents over the API."""
+
+import re
+import time
+
+import psutil
+
+from farsteer import __version__
+from tests.support.stack import Account, Stack
+
+
+async def test_health_needs_nothing(stack: Stack) -> None:
+    nobody = await stack.connect()
+    health = (await nobody.get("/health")).json()
+    assert health["status"] == "ok"
+    assert health["version"] == __version__
+    assert health["uptime"] >= 0
+
+
+async def test_metrics_are_prometheus_text(stack: Stack, owner: Account) -> None:
+    await owner.turn(await stack.create(owner), "say hello")
+    response = await owner.get("/metrics")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found: dict[str, float] = {}
+    for line in response.text.splitlines():
+        if not line.startswith("#"):
+            name, value = line.split(" ")
+            assert re.fullmatch(r"[a-z_]+", name)
+            assert f"# TYPE {name} " in response.text
+            found[name] = float(value)
+    assert found["farsteer_sessions_created_total"] == 1
+    assert found["farsteer_messages_accepted_total"] == 1
+    assert found["farsteer_events_stored_total"] > 3
+    assert found["farsteer_links"] == 1
+    assert found["process_resident_memory_bytes"] > 10_000_000
+    assert found["process_cpu_seconds_total"] > 0
+    assert found["process_start_time_seconds"] == psutil.Process().create_time()
+
+
+async def test_tokens_are_made_listed_and_revoked(stack: Stack, owner: Account) -> None:
+    made = await owner.post_json("/api/tokens", {"label": "ci", "scopes": ["read"], "expiresIn": 3600}, 201)
+    assert made["token"]["label"] == "ci"
+    assert made["token"]["scopes"] == ["read"]
+    assert made["token"]["expiresAt"] > time.time() * 1000
+    listed = await owner.get("/api/tokens")
+    assert made["secret"] not in listed.text
+    assert made["token"]["id"] in [token["id"] for token in listed.json()["tokens"]]
+    assert (await owner.delete(f"/api/tokens/{made['token']['id']}")).json() == {"ok": True}
+    for wrong in (
+        {"label": "x", "scopes": ["everything"]},
+        {"label": "x", "namespace": "a/b"},
+        {"label": ""},
+    ):
+        refused = await owner.post("/api/tokens", json=wrong)
+        assert refused.status_code == 400, wrong
+
+
+async def test_agents_say_where_they_are_installed(stack: Stack, owner: Account) -> None:
+    agents = (await owner.get_json("/api/agents"))["agents"]
+    demo = next(agent for agent in agents if agent["name"] == "demo")
+    assert demo["capabilities"]["resume"] is True
+    machine = (await owner.get_json("/api/machines"))["machines"][0]
+    assert [place["machineId"] for place in demo["machines"]] == [machine["id"]]
+    assert demo["machines"][0]["available"] is True
+    assert await owner.get_json(f"/api/machines/{machine['id']}") == {"machine": machine}
+
+
+async def test_typing_is_shown(stack: Stack, owner: Account) -> None:
+    session_id = await stack.create(owner)
+    address = f"/api/sessions/{session_id}/typing"
+    assert await owner.post_json(address, {"text": "hel"}) == {"ok": True}
+    assert await owner.post_json(address, {"text": ""}) == {"ok": True}
+    assert (await owner.post(address, json={"text": "x" * 10_001})).status_code == 400
+    assert await owner.get_json("/api/online-users") == {"users": []}
+
+
+async def test_the_documents_are_open(stack: Stack) -> None:
+    nobody = await stack.connect()
+    document = await nobody.get("/openapi.json")
+    assert document.headers["content-type"] == "application/json"
+    assert document.json()["openapi"] == "3.1.0"
+    page = await nobody.get("/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "style-src 'sha256-" in page.headers["content-security-policy"]
+    assert "Create a session" in page.text
+    start = await nobody.get("/")
+    assert start.status_code == 307
+    assert start.headers["location"] == "/docs"

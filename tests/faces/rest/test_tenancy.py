@@ -1,0 +1,80 @@
+"""What belongs to another namespace does not exist, on any route, whatever one may do with it at home."""
+
+import re
+from typing import Any
+
+import msgspec
+
+from farsteer.faces.rest.app import TABLE
+from tests.support.eventually import eventually
+from tests.support.stack import OWNER, Account, Stack
+
+
+async def test_a_foreign_id_is_not_found_on_any_route(stack: Stack, owner: Account) -> None:
+    ids = await things_of(stack, owner)
+    before = await owner.session(ids["sessionId"])
+    stranger = await stack.sign_in(f"{OWNER}:stranger")
+    walked = 0
+    for endpoint in TABLE:
+        if "{" not in endpoint.path:
+            continue
+        path = re.sub(r"{(\w+)}", lambda name: ids[name[1]], endpoint.path)
+        content = None if endpoint.example is None else msgspec.json.encode(endpoint.example)
+        response = await stranger.request(
+            endpoint.method, path, content=content, headers={"content-type": "application/json"}
+        )
+        assert response.status_code == 404, (endpoint.method, path, response.text)
+        assert response.json()["error"]["code"] in ("not_found", "machine_not_found")
+        walked += 1
+    assert walked > 15
+    assert await owner.session(ids["sessionId"]) == before, "and nothing happened to it"
+
+
+async def test_a_foreign_answer_is_no_different_from_none(stack: Stack, owner: Account) -> None:
+    ids = await things_of(stack, owner)
+    stranger = await stack.sign_in(f"{OWNER}:stranger")
+    foreign = await stranger.get(f"/api/sessions/{ids['sessionId']}")
+    nothing = await stranger.get(f"/api/sessions/{ids['itemId']}")
+    assert foreign.json() == nothing.json()
+
+
+async def test_lists_hold_only_ones_own(stack: Stack, owner: Account) -> None:
+    await things_of(stack, owner)
+    stranger = await stack.sign_in(f"{OWNER}:stranger")
+    assert await stranger.get_json("/api/sessions") == {"sessions": [], "nextCursor": None}
+    assert await stranger.get_json("/api/machines") == {"machines": []}
+    assert await stranger.get_json("/api/agents") == {"agents": []}
+    assert await stranger.get_json("/api/approvals") == {"approvals": []}
+    assert await stranger.get_json("/api/online-users") == {"users": []}
+    assert await stranger.get_json("/api/tokens") == {"tokens": []}
+
+
+async def test_a_minted_token_stays_in_its_namespace(stack: Stack, owner: Account) -> None:
+    made = await owner.post_json("/api/tokens", {"label": "t", "namespace": "team"}, 201)
+    nobody = await stack.connect()
+    at_home = await nobody.post("/api/auth", json={"accessToken": made["secret"]})
+    assert at_home.json()["namespace"] == "team"
+    abroad = await nobody.post("/api/auth", json={"accessToken": f"{made['secret']}:default"})
+    assert abroad.status_code == 401
+
+
+async def things_of(stack: Stack, owner: Account) -> dict[str, Any]:
+    """One of everything that has an id: a turn waits for an approval, a second message waits for the turn."""
+    session_id = await stack.create(owner)
+    await owner.say(session_id, "run echo hello")
+    waiting = await owner.until(session_id, "waiting")
+    item_id = await owner.say(session_id, "say later")
+
+    async def queued() -> bool:
+        items = (await owner.get_json(f"/api/sessions/{session_id}/queue"))["items"]
+        return any(item["id"] == item_id and item.get("state") == "queued" for item in items)
+
+    await eventually(queued)
+    token = await owner.post_json("/api/tokens", {"label": "mine"}, 201)
+    return {
+        "machineId": waiting["machineId"],
+        "sessionId": session_id,
+        "approvalId": waiting["approvals"][0]["id"],
+        "itemId": item_id,
+        "tokenId": token["token"]["id"],
+    }

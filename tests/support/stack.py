@@ -1,0 +1,126 @@
+"""Hub, server and runner with the demo agent, all real, on a free port of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from farsteer.cli.local import running
+from farsteer.faces.server import ServerConfig, serve
+from farsteer.hub import Hub
+from tests.support.eventually import eventually
+
+OWNER = "the-owners-token-of-these-tests"
+
+
+class Account(httpx.AsyncClient):
+    """A signed-in HTTP client, with the few calls nearly every test makes."""
+
+    async def get_json(self, path: str, status: int = 200, **query: Any) -> Any:
+        response = await self.get(path, params=query)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def post_json(self, path: str, body: Any = None, status: int = 200) -> Any:
+        response = await self.post(path, json=body)
+        assert response.status_code == status, response.text
+        return response.json()
+
+    async def session(self, session_id: str) -> Any:
+        return (await self.get_json(f"/api/sessions/{session_id}"))["session"]
+
+    async def messages(self, session_id: str, **query: Any) -> list[Any]:
+        return (await self.get_json(f"/api/sessions/{session_id}/messages", **query))["messages"]
+
+    async def say(self, session_id: str, text: str, **more: Any) -> str:
+        """Send a message; the id of its queue item."""
+        path = f"/api/sessions/{session_id}/messages"
+        return (await self.post_json(path, {"text": text, **more}, 202))["id"]
+
+    async def until(self, session_id: str, status: str) -> Any:
+        """The session, once it has this status and nothing is on its way to the agent."""
+        found: dict[str, Any] = {}
+
+        async def reached() -> bool:
+            found.update(await self.session(session_id))
+            return found["status"] == status and not (status == "idle" and found["queue"])
+
+        await eventually(reached)
+        return found
+
+    async def shows(self, session_id: str, **fields: Any) -> None:
+        """Wait until the session has these fields: a change is shown when the hub has stored its event."""
+
+        async def shown() -> bool:
+            session = await self.session(session_id)
+            return all(session[name] == value for name, value in fields.items())
+
+        await eventually(shown)
+
+    async def turn(self, session_id: str, text: str) -> list[Any]:
+        """Say something, wait for the end of the turn; the whole log."""
+        item = await self.say(session_id, text)
+
+        async def ended() -> bool:
+            log = await self.messages(session_id, limit=200)
+            turns = [entry["content"] for entry in log if entry["content"]["kind"].startswith("turn_")]
+            mine = {turn["turnId"] for turn in turns if turn.get("itemId") == item}
+            return any(turn["kind"] == "turn_end" and turn["turnId"] in mine for turn in turns)
+
+        await eventually(ended)
+        return await self.messages(session_id, limit=200)
+
+
+@dataclass(slots=True)
+class Stack:
+    hub: Hub
+    url: str
+    home: Path
+    opened: AsyncExitStack
+    runner: AsyncExitStack
+
+    async def connect(self) -> httpx.AsyncClient:
+        """An HTTP client that is nobody."""
+        return await self.opened.enter_async_context(httpx.AsyncClient(base_url=self.url, timeout=30))
+
+    async def sign_in(self, access_token: str = OWNER) -> Account:
+        account = await self.opened.enter_async_context(Account(base_url=self.url, timeout=30))
+        answer = await account.post_json("/api/auth", {"accessToken": access_token})
+        account.headers["authorization"] = f"Bearer {answer['token']}"
+        return account
+
+    async def start_runner(self) -> None:
+        await self.runner.enter_async_context(running(self.hub, self.home))
+
+    async def stop_runner(self) -> None:
+        await self.runner.aclose()
+
+    def directory(self, name: str = "project") -> str:
+        path = self.home.parent / name
+        path.mkdir(exist_ok=True)
+        return str(path)
+
+    async def create(self, account: Account, **fields: Any) -> str:
+        """A session of the demo agent; its id."""
+        machines = (await account.get_json("/api/machines"))["machines"]
+        body = {"machineId": machines[0]["id"], "directory": self.directory(), "agent": "demo", **fields}
+        return (await account.post_json("/api/sessions", body))["sessionId"]
+
+
+@asynccontextmanager
+async def farsteer(home: Path, *, with_runner: bool = True, **config: Any) -> AsyncGenerator[Stack]:
+    async with asyncio.timeout(60), AsyncExitStack() as opened:
+        hub = await Hub.open(home, OWNER)
+        opened.push_async_callback(hub.close)
+        url = await opened.enter_async_context(serve(hub, ServerConfig(port=0, **config)))
+        runner = await opened.enter_async_context(AsyncExitStack())
+        stack = Stack(hub, url, home, opened, runner)
+        if with_runner:
+            await stack.start_runner()
+        yield stack
