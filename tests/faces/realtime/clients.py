@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import socketio
 
 from tests.support.node import JS, NODE
@@ -20,10 +21,14 @@ class Heard:
 
     def __init__(self) -> None:
         self.log: list[tuple[str, Any]] = []
+        self.numbers: list[Any] = []
+        """The payloads of message-received."""
         self._changed = asyncio.Event()
 
     def add(self, kind: str, value: Any) -> None:
         self.log.append((kind, value))
+        if kind == "event" and value["type"] == "message-received":
+            self.numbers.append(value["message"])
         self._changed.set()
 
     def of(self, kind: str) -> list[Any]:
@@ -32,11 +37,6 @@ class Heard:
     @property
     def events(self) -> list[dict[str, Any]]:
         return self.of("event")
-
-    @property
-    def numbers(self) -> list[int]:
-        """The payloads of message-received."""
-        return [event["message"] for event in self.events if event["type"] == "message-received"]
 
     async def until(self, kind: str, count: int = 1, seconds: float = DEADLINE) -> Any:
         async with asyncio.timeout(seconds):
@@ -95,18 +95,19 @@ async def python(
     url: str, transport: str, auth: dict[str, Any], namespace: str = "/events", **options: Any
 ) -> AsyncIterator[Heard]:
     heard = Heard()
-    client = socketio.AsyncClient(reconnection=False, **options)
-    for name in ("connect", "connect_error", "disconnect", "ready", "event", "closed"):
+    async with aiohttp.ClientSession() as session:
+        client = socketio.AsyncClient(reconnection=False, http_session=session, **options)
+        for name in ("connect", "connect_error", "disconnect", "ready", "event", "closed"):
 
-        async def handler(*values: Any, name: str = name) -> None:
-            heard.add(name, values[0] if values else None)
+            async def handler(*values: Any, name: str = name) -> None:
+                heard.add(name, values[0] if values else None)
 
-        client.on(name, handler, namespace=namespace)
-    await client.connect(url, auth=auth, namespaces=[namespace], transports=TRANSPORTS[transport])
-    try:
-        yield heard
-    finally:
-        await client.disconnect()
+            client.on(name, handler, namespace=namespace)
+        await client.connect(url, auth=auth, namespaces=[namespace], transports=TRANSPORTS[transport])
+        try:
+            yield heard
+        finally:
+            await client.disconnect()
 
 
 CLIENTS = {"javascript": javascript, "python": python}

@@ -63,6 +63,7 @@ class FakeTokens:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self.verified = 0
 
     def issue(
         self,
@@ -75,11 +76,12 @@ class FakeTokens:
         jwt = f"jwt-{new_id()}"
         expires_at = int((time.time() + seconds) * 1000)
         self._callers[jwt] = Caller(
-            namespace, token_id, frozenset(scopes), expires_at, email="me@example.com"
+            namespace=namespace, token_id=token_id, scopes=frozenset(scopes), expires_at=expires_at
         )
         return jwt
 
     def verify(self, jwt: str) -> Caller:
+        self.verified += 1
         caller = self._callers.get(jwt)
         if caller is None:
             raise Unauthorized("the token is not valid")

@@ -22,6 +22,8 @@ async def serving(
     realtime = Realtime(hub, limits)
     await realtime.start()
     listener = socket.create_server(("127.0.0.1", port))
+    # Inherited by each connection: a client that stops reading is soon felt.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
     config = uvicorn.Config(
         Router(realtime.routes()),
         http=HttpConnection,

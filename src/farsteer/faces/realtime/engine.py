@@ -52,13 +52,20 @@ class Engine(engineio.AsyncServer):
         return task
 
     def connected(self, sid: str) -> None:
-        self.peers[sid] = Peer(self.sockets[sid], self.limits, self.spawn)
+        peer = self.peers[sid] = Peer(self.sockets[sid], self.limits, self.spawn)
+        peer.leave_within(self.limits.connect)
 
     def disconnected(self, sid: str) -> None:
         peer = self.peers.pop(sid, None)
         if peer is not None:
             self.sockets.pop(sid, None)
             peer.gone()
+
+    async def disconnect(self, sid: str | None = None) -> None:
+        """As it is, but without waiting for a client that may never fetch what is queued for it."""
+        socket = self.sockets.get(sid)
+        if socket is not None:
+            await socket.close(wait=False)
 
     async def close(self) -> None:
         for peer in tuple(self.peers.values()):
