@@ -7,6 +7,7 @@ bearer token, never instead of it.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable
 from ipaddress import ip_address
@@ -15,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Forbidden, TooLarge
+from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Forbidden, TooLarge, Unavailable
 from farsteer.faces.reply import error_reply
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::\d{1,5})?")
@@ -110,7 +111,7 @@ class Guard:
         )
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application with bodies that end at the limit, whether it looks at their size or not."""
+        """Call the application with a body that ends at the limit, whether it looks at its size or not."""
         taken = 0
         started = False
 
@@ -133,6 +134,10 @@ class Guard:
             if started:
                 raise
             await error_reply(error)(scope, receive, send)
+        except asyncio.CancelledError:
+            # Nobody cancels a request but a server that ends and has waited long enough.
+            if not started:
+                await error_reply(Unavailable("the hub is stopping"))(scope, receive, send)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +14,7 @@ from starlette.routing import Mount, Router, WebSocketRoute
 from starlette.types import ASGIApp
 
 from farsteer.core.api import MAX_BODY
-from farsteer.core.errors import Unavailable
+from farsteer.core.errors import BadRequest, Unavailable
 from farsteer.faces.guard import Guard, Hosts
 from farsteer.faces.link import LinkEndpoint
 from farsteer.faces.realtime.http import HttpConnection
@@ -127,13 +126,15 @@ class _Server(uvicorn.Server):
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, or an error that says what to do."""
+    if not 0 <= port <= 65535:
+        raise BadRequest(f"a port is between 0 and 65535, not {port}")
     try:
         # IPv4 first: "localhost" is 127.0.0.1 to most who will type it.
         found = sorted(
             socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE),
             key=lambda info: info[0] != socket.AF_INET,
         )
-    except (OSError, UnicodeError, OverflowError) as error:
+    except (OSError, UnicodeError) as error:
         raise Unavailable(f"cannot listen on {host!r}: {error}; try --host 127.0.0.1") from error
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
@@ -157,7 +158,7 @@ def _explain(error: OSError, host: str, port: int) -> str:
         case errno.EADDRNOTAVAIL:
             return f"{host} is no address of this machine; try --host 127.0.0.1"
         case _:
-            return f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+            return f"cannot listen on {host}:{port}: {error}"
 
 
 def url_of(listener: socket.socket) -> str:
