@@ -25,9 +25,9 @@ from typing import ClassVar, Protocol
 
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import NotCapable
+from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.events import Delta, SessionEvent, TurnEndReason
-from farsteer.core.launch import LaunchDecision
+from farsteer.core.launch import LaunchDecision, Start
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment
 from farsteer.core.wire import Wire
@@ -170,6 +170,18 @@ class Adapter(ABC):
 
     @abstractmethod
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch: ...
+
+    def check(self, plan: LaunchPlan) -> None:
+        """Refuse a plan this agent cannot follow. Every `start` begins with it."""
+        can, resumes = self.capabilities, plan.decision.start is Start.RESUME
+        if plan.decision.start is Start.REFUSE:
+            raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
+        if resumes and not can.resume:
+            raise NotCapable("this agent cannot resume a conversation")
+        if plan.fork_of is not None and not can.fork:
+            raise NotCapable("this agent cannot fork a conversation")
+        if plan.cut_at is not None and not (can.rewind if resumes else can.fork):
+            raise NotCapable("this agent cannot go back in a conversation")
 
     def has_transcript(self, session_id: str, state_dir: str) -> bool:
         """The agent's own store holds at least one message under this id."""

@@ -11,9 +11,7 @@ from farsteer.agents.demo.history import has_messages
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.agents.demo.session import MODELS
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.ids import check_id, is_uuid
-from farsteer.core.launch import Start
 
 ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
 """Isolated: neither the environment nor the session's directory can change what is imported."""
@@ -34,8 +32,7 @@ class DemoAdapter(Adapter):
         )  # fmt: skip
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        if plan.decision.start is Start.REFUSE:
-            raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
+        self.check(plan)
         for name in (plan.decision.native_id, plan.fork_of):
             if name is not None:
                 check_id(name, "session")

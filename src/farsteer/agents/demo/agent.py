@@ -77,7 +77,7 @@ class Agent:
 
     def _prompt(self, request: dict[str, Any]) -> None:
         with self._lock:
-            if self._turn is not None:
+            if self._turn is not None and self._turn.ends:
                 self._reply(request, "a turn is running")
                 return
             turn = self._turn = Turn(self._session, request["turn"], perform)
@@ -114,19 +114,20 @@ class Agent:
                 reason = "cancelled"
             except Exception as failure:  # noqa: BLE001
                 reason, error = "failed", f"{type(failure).__name__}: {failure}"
-            with self._lock:
-                self._turn = None
+            self._over(turn, whatever=True)
             if turn.ends:
                 turn.usage()
                 self._session.out.send("end", turn=turn.id, reason=reason, error=error)
 
-    def _over(self, turn: Turn) -> bool:
-        """True if nothing is left to heed; from then on nothing more can come."""
+    def _over(self, turn: Turn, *, whatever: bool = False) -> bool:
+        """Let go of the turn, if nothing is left to heed; from then on nothing more can reach it."""
         with self._lock:
-            if turn.steering.empty():
+            if not whatever and not turn.steering.empty():
+                return False
+            # A turn that claimed to be over may have been followed by the next one already.
+            if self._turn is turn:
                 self._turn = None
-                return True
-            return False
+            return True
 
 
 def main() -> None:

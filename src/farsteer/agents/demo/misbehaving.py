@@ -87,8 +87,8 @@ def _bigline(turn: Turn, argument: str) -> None:
 def _end_early(turn: Turn, argument: str) -> None:
     out = turn.session.out
     turn.say("This belongs to the turn.")
-    out.send("end", turn=turn.id, reason="end_turn")
     turn.ends = False
+    out.send("end", turn=turn.id, reason="end_turn")
     turn.say("This comes after its end.")
     out.send("end", turn=turn.id, reason="end_turn")
 

@@ -1,0 +1,28 @@
+"""The demo agent passes the suite that every adapter must pass, on both kinds of event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import uvloop
+
+from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.demo.adapter import DemoAdapter
+
+
+class TestDemo(AdapterConformance):
+    script = Script(
+        answer="say hello", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
+        two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
+        shell="run {command}",
+        remember="The word is {word}.", recall="what did I say?", crash="crash", crash_mid="crash mid",
+        stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="noise", garbage="garbage",
+    )  # fmt: skip
+
+    def adapter(self) -> DemoAdapter:
+        return DemoAdapter()
+
+
+class TestDemoOnUvloop(TestDemo):
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return uvloop.new_event_loop()
