@@ -18,6 +18,8 @@ import psutil
 from bench import measure
 
 GRACE = 10.0
+ORPHAN_GRACE = 1.0
+"""Seconds for what a server leaves behind to notice that it is gone."""
 
 
 class ChildFailed(Exception):
@@ -76,7 +78,7 @@ class Child:
         except subprocess.TimeoutExpired:
             _signal(self.pid, signal.SIGKILL)
             self._process.wait()
-        for process in psutil.wait_procs(family, timeout=GRACE)[1]:
+        for process in psutil.wait_procs(family, timeout=ORPHAN_GRACE)[1]:
             process.kill()
         self._drain.join()
 
