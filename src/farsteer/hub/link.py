@@ -8,7 +8,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
-from farsteer.core.commands import Command, Delete
+from farsteer.core.commands import Command, Create, Delete
 from farsteer.core.errors import ErrorCode, Forbidden, MachineOffline, Unavailable
 from farsteer.core.ids import is_uuid
 from farsteer.core.wire import encode
@@ -102,7 +102,7 @@ class RunnerLink:
         try:
             async with asyncio.timeout(timeout):
                 await self._send(Call(id=id, session=session_id, command=command))
-                return await answer
+                reply = await answer
         except TimeoutError:
             raise Unavailable(
                 f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
@@ -111,7 +111,14 @@ class RunnerLink:
             raise MachineOffline from None
         finally:
             del self._calls[id]
-            answer.cancel()
+        self._follow(session_id, command, reply)
+        return reply
+
+    def _follow(self, session_id: str, command: Command, reply: Reply) -> None:
+        if isinstance(command, Create) and reply.error is None:
+            self._ours.add(session_id)
+        elif isinstance(command, Delete):
+            self._ours.discard(session_id)
 
     async def _send(self, message: ToRunner) -> None:
         """One at a time. A runner that does not read is as dead as a silent one."""

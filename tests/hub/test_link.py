@@ -1,0 +1,285 @@
+"""The hub's side of the link, against a runner that follows a script."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.commands import Abort, Delete, Stop
+from farsteer.core.errors import ErrorCode, MachineOffline, NotFound, Unavailable
+from farsteer.core.events import Delta, DeltaKind, SessionStatus
+from farsteer.core.ids import new_id
+from farsteer.hub import Hub
+from farsteer.hub import machines as machines_module
+from farsteer.link.messages import Events, Hello, Item, Ping
+from farsteer.link.transport import memory_pair
+from tests.hub.conftest import OWNER_TOKEN, create
+from tests.hub.scripted import Audience, Log, ScriptedRunner, caller, machine, silent
+
+ME = caller()
+
+
+async def test_a_machine_is_active_while_its_link_lives(hub: Hub) -> None:
+    audience = Audience(hub)
+    async with ScriptedRunner(hub) as runner:
+        assert (await hub.machines.get(ME, runner.info.id)).active
+        session_id = await create(hub, runner)
+        assert hub.metrics.links == 1
+    gone = await hub.machines.get(ME, runner.info.id)
+    assert not gone.active
+    assert [update["data"]["active"] for update in audience.of("machine-updated")] == [True, False]
+    assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.UNREACHABLE
+    with pytest.raises(MachineOffline):
+        await hub.sessions.abort(ME, session_id)
+    async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as runner:
+        assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.IDLE
+    statuses = [
+        {key: update["data"][key] for key in ("partial", "status", "active", "thinking")}
+        for update in audience.of("session-updated")
+    ]
+    away = {"partial": True, "status": "unreachable", "active": False, "thinking": False}
+    back = {"partial": True, "status": "idle", "active": True, "thinking": False}
+    assert statuses == [away, back, away]
+
+
+async def test_a_silent_link_is_dead(home: Path) -> None:
+    hub = await Hub.open(home, OWNER_TOKEN, silence=0.05)
+    runner = ScriptedRunner(hub)
+    await runner.connect()
+    await runner.ended()
+    assert not (await hub.machines.get(ME, runner.info.id)).active
+    await hub.close()
+
+
+async def test_pings_keep_a_link_alive(home: Path) -> None:
+    hub = await Hub.open(home, OWNER_TOKEN, silence=0.4)
+    async with ScriptedRunner(hub) as runner:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 1.0
+        while loop.time() < end:
+            await runner.ping()
+            await asyncio.sleep(0.1)
+        assert (await hub.machines.get(ME, runner.info.id)).active
+    await hub.close()
+
+
+async def test_a_runner_that_does_not_read_is_dead(home: Path) -> None:
+    hub = await Hub.open(home, OWNER_TOKEN, silence=0.2)
+    near, far = memory_pair(size=4)
+    serving = asyncio.create_task(hub.link.serve(far, "default"))
+    info = machine()
+    await near.send(Hello(machine=info, sessions={}))
+
+    async def flood() -> None:
+        while True:
+            await near.send(Ping())
+
+    flooding = asyncio.create_task(flood())
+    async with asyncio.timeout(10):
+        await serving
+    flooding.cancel()
+    await asyncio.wait([flooding])
+    assert not (await hub.machines.get(ME, info.id)).active
+    await hub.close()
+
+
+async def test_events_are_acknowledged_when_they_are_stored(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await runner.say(session_id, *[ev.AgentMessage(message_id=str(n), text="x") for n in range(500)])
+    assert runner.acked[session_id] == 500
+    page = json.loads(await hub.sessions.messages(ME, session_id, limit=1))
+    assert page["messages"][0]["seq"] == 500
+    assert hub.metrics.events_stored == 500
+
+
+async def test_frames_are_taken_while_earlier_ones_are_being_written(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    for n in range(300):
+        await runner.say(session_id, ev.AgentMessage(message_id=str(n), text="x"), ack=False)
+    await runner.until(lambda: runner.acked.get(session_id) == 300)
+    page = json.loads(await hub.sessions.messages(ME, session_id, limit=200))
+    assert [message["seq"] for message in page["messages"]] == list(range(101, 301))
+
+
+async def test_a_gap_ends_the_link_and_the_next_one_is_told_where_to_continue(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await runner.say(session_id, ev.AgentMessage(message_id="1", text="x"))
+    log = runner.logs[session_id]
+    log.add(ev.AgentMessage(message_id="2", text="lost on the way"))
+    third = log.add(ev.AgentMessage(message_id="3", text="x"))
+    await runner.send(Events(session=session_id, items=[third]))
+    await runner.ended()
+    async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
+        assert again.welcome is not None
+        assert again.welcome.acked == {session_id: 1}
+        await again.send(Events(session=session_id, items=log.items[1:], state=log.state))
+        await again.until(lambda: again.acked.get(session_id) == 3)
+
+
+async def test_a_reconnecting_runner_hears_which_sessions_are_gone(hub: Hub) -> None:
+    async with ScriptedRunner(hub) as runner:
+        kept, deleted = await create(hub, runner), await create(hub, runner)
+        await runner.say(kept, ev.Notice(text="one"))
+    await hub.sessions.delete(ME, deleted)
+    stranger = new_id()
+    logs = {**runner.logs, stranger: Log(stranger)}
+    async with ScriptedRunner(hub, info=runner.info, logs=logs) as again:
+        assert again.welcome is not None
+        assert again.welcome.acked == {kept: 1}
+        assert sorted(again.welcome.unknown) == sorted([deleted, stranger])
+
+
+async def test_events_of_a_deleted_session_are_answered_with_its_end(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    runner.answers[Delete] = silent
+    await hub.sessions.delete(ME, session_id)
+    await runner.called(Delete)
+    await runner.say(session_id, ev.Notice(text="late"), ack=False)
+    await runner.called(Delete, 2)
+    await runner.ping()
+    assert session_id not in runner.acked
+
+
+async def test_a_second_link_of_a_machine_takes_the_place_of_the_first(hub: Hub) -> None:
+    first = ScriptedRunner(hub)
+    await first.connect()
+    session_id = await create(hub, first)
+    audience = Audience(hub)
+    first.answers[Abort] = silent
+    aborting = asyncio.create_task(hub.sessions.abort(ME, session_id))
+    await first.called(Abort)
+    async with ScriptedRunner(hub, info=first.info, logs=first.logs) as second:
+        await first.ended()
+        with pytest.raises(MachineOffline):
+            await aborting
+        assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.IDLE
+        await hub.sessions.stop(ME, session_id)
+        assert second.commands(Stop)
+        assert audience.of("session-updated") == []
+
+
+async def test_a_machine_of_another_namespace_is_refused_and_does_no_harm(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    intruder = ScriptedRunner(hub, "team2", info=runner.info, logs={session_id: Log(session_id)})
+    await intruder.connect()
+    assert intruder.refused is not None
+    await intruder.ended()
+    assert (await hub.machines.list(caller("team2"))).machines == []
+    await hub.sessions.abort(ME, session_id)
+    assert runner.commands(Abort)
+
+
+async def test_a_runner_writes_only_its_own_sessions(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    delta = Delta(message_id="m", kind=DeltaKind.MESSAGE, text="x")
+    for namespace in ("default", "team2"):
+        audience = Audience(hub)
+        log = Log(session_id)
+        async with ScriptedRunner(hub, namespace, logs={session_id: log}) as other:
+            assert other.welcome is not None
+            assert other.welcome.unknown == [session_id]
+            await other.stream(session_id, delta)
+            await other.say(session_id, ev.Notice(text="forged"), ack=False)
+            await other.called(Delete)
+            assert other.acked == {}
+        assert audience.of("message-received") == audience.of("message-delta") == []
+        audience.stop()
+    assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
+
+
+async def test_deltas_overtake_the_disk(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+    audience = Audience(hub)
+    await runner.stream(session_id, Delta(message_id="m", kind=DeltaKind.MESSAGE, text="Hel"))
+    await runner.ping()
+    (delta,) = audience.heard
+    assert (delta.type, delta.cursor, delta.merge_key) == ("message-delta", None, f"{session_id}:m")
+    assert json.loads(delta.data)["delta"] == {"messageId": "m", "kind": "agent_message", "text": "Hel"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "id", "reason"), [(99, new_id(), "protocol"), (1, "../../etc", "UUID"), (1, "", "UUID")]
+)
+async def test_a_runner_we_cannot_understand_is_told_why(
+    hub: Hub, protocol: int, id: str, reason: str
+) -> None:
+    runner = ScriptedRunner(hub, info=msgspec.structs.replace(machine(), id=id), protocol=protocol)
+    await runner.connect()
+    assert reason in (runner.refused or "")
+    await runner.ended()
+
+
+async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None:
+    near, far = memory_pair()
+    await near.send(Ping())
+    async with asyncio.timeout(10):
+        await hub.link.serve(far, "default")
+    assert hub.metrics.links == 0
+
+
+async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_nothing(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    garbage = Item(1, "queue_update", msgspec.Raw(b'{"id":1}'))
+    await runner.send(Events(session=session_id, items=[garbage]))
+    await runner.ended()
+    assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
+
+
+async def test_a_call_that_is_not_answered_ends_in_bounded_time(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines_module, "CALL_SECONDS", 0.05)
+    runner.answers[Abort] = silent
+    with pytest.raises(Unavailable) as error:
+        await hub.sessions.abort(ME, session_id)
+    assert error.value.code is ErrorCode.TIMEOUT
+
+
+async def test_a_cancelled_face_leaves_no_active_machine(hub: Hub) -> None:
+    near, far = memory_pair()
+    serving = asyncio.create_task(hub.link.serve(far, "default"))
+    info = machine()
+    await near.send(Hello(machine=info, sessions={}))
+    async with asyncio.timeout(10):
+        await near.receive()
+    audience = Audience(hub)
+    serving.cancel()
+    await asyncio.wait([serving])
+    await audience.until(lambda: bool(audience.of("machine-updated")))
+    assert not (await hub.machines.get(ME, info.id)).active
+
+
+async def test_closing_the_hub_ends_links_and_what_waits_for_them(home: Path) -> None:
+    hub = await Hub.open(home, OWNER_TOKEN)
+    runner = ScriptedRunner(hub)
+    await runner.connect()
+    session_id = await create(hub, runner)
+    runner.answers[Stop] = silent
+    stopping = asyncio.create_task(hub.sessions.stop(ME, session_id))
+    await runner.called(Stop)
+    await hub.close()
+    with pytest.raises(MachineOffline):
+        await stopping
+    await runner.ended()
+
+
+async def test_agents_are_listed_once_with_the_machines_that_have_them(hub: Hub) -> None:
+    async with ScriptedRunner(hub) as first, ScriptedRunner(hub) as second:
+        (demo,) = (await hub.machines.agents(ME)).agents
+        assert {at.machine_id for at in demo.machines} == {first.info.id, second.info.id}
+        assert (await hub.machines.agents(caller("other"))).agents == []
+    assert (await hub.machines.agents(ME)).agents == []
+    listed = (await hub.machines.list(ME)).machines
+    assert [view.active for view in listed] == [False, False]
+    with pytest.raises(NotFound) as error:
+        await hub.machines.get(caller("other"), first.info.id)
+    assert error.value.code is ErrorCode.MACHINE_NOT_FOUND
