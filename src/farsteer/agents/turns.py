@@ -124,6 +124,11 @@ class Turns:
             self._live = (draft, [])
         self._live[1].append(text)
 
+    def forget(self, kind: DeltaKind, message_id: str) -> None:
+        """The agent takes back what it has streamed of this; what it streams next begins anew."""
+        self._flush()
+        self._drafts.pop((kind, message_id), None)
+
     def message(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
         meta: dict[str, Any] | None = None,
