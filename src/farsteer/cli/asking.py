@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from farsteer.cli.text import clean
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Question
+from farsteer.core.wire import encode
 
 Decision = Approve | Deny
 
@@ -30,9 +31,9 @@ def describe(approval: Approval) -> list[str]:
         case ApprovalKind.PERMISSION:
             lines = [f"allow? {title}", *_arguments(approval)]
         case ApprovalKind.PLAN:
-            lines = [f"accept this plan? {title}", *_indented(approval.plan or "")]
+            lines = [title or "a plan", *_indented(approval.plan or "")]
         case ApprovalKind.QUESTION:
-            lines = [f"a question: {title}"] if title else ["a question"]
+            lines = [title or "a question"]
     return lines if len(lines) <= _MAX_LINES else [*lines[:_MAX_LINES], "  …"]
 
 
@@ -41,7 +42,7 @@ def _arguments(approval: Approval) -> list[str]:
     shown = [
         line
         for name, value in given.items()
-        for line in _indented(f"{name}: {value if isinstance(value, str) else repr(value)}")
+        for line in _indented(f"{name}: {value if isinstance(value, str) else encode(value).decode()}")
     ]
     return [line for line in shown if line.strip()]
 

@@ -21,6 +21,7 @@ from farsteer.cli.screen import Screen
 from farsteer.cli.terminal import keys
 from farsteer.cli.text import clean, one_line
 from farsteer.cli.view import ASK, BAD, DIM, Line, lines_of
+from farsteer.cli.writing import Writing
 from farsteer.client.text import LiveText
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
@@ -49,7 +50,8 @@ class Conversation:
         self._interrupted = False
         self._text = LiveText()
         self._tools: dict[str, str] = {}
-        self._writing: str | None = None
+        self._open: dict[str, Writing] = {}
+        self._last_shown: str | None = None
         self._modes = _modes(session.permission_mode, session.model, session.model_reasoning_effort)
 
     async def run(self) -> int:
@@ -86,23 +88,17 @@ class Conversation:
     def _fragment(self, delta: Delta) -> None:
         if delta.kind is DeltaKind.TOOL_OUTPUT:
             return
-        new = clean(self._text.fragment(delta))
-        if not new:
-            return
-        if self._writing != delta.message_id:
-            self._flush()
-            self._writing = delta.message_id
-        style = DIM if delta.kind is DeltaKind.THOUGHT else ""
-        *whole, rest = (self._screen.partial.text + new).split("\n")
-        self._screen.partial = Line(rest, style)
-        self._screen.add(Line(text, style) for text in whole)
+        new = self._text.fragment(delta)
+        if new:
+            thought = delta.kind is DeltaKind.THOUGHT
+            self._open.setdefault(delta.message_id, Writing(thought=thought)).add(new)
+            self._advance()
 
     def _entry(self, entry: Entry) -> None:
         content = entry.content
         if isinstance(content, (ev.AgentMessage, ev.AgentThought)):
             self._message(entry, content)
         else:
-            self._flush()
             self._screen.add(lines_of(entry, self._tools))
         match content:
             case ev.TurnStart():
@@ -113,6 +109,7 @@ class Conversation:
                 self._asked.clear()
             case ev.ApprovalRequested():
                 self._asked.setdefault(content.approval.id, Asking(content.approval))
+                self._last_shown = content.approval.id
             case ev.ApprovalResolved():
                 self._asked.pop(content.approval_id, None)
             case ev.ModeUpdate():
@@ -122,21 +119,22 @@ class Conversation:
         self._update()
 
     def _message(self, entry: Entry, content: ev.AgentMessage | ev.AgentThought) -> None:
-        if self._writing != content.message_id:
-            self._flush()
-            self._text.whole(content.message_id, content.text)
+        rest = self._text.whole(content.message_id, content.text)
+        writing = self._open.pop(content.message_id, None)
+        if writing is None:
             self._screen.add(lines_of(entry))
-            return
-        style = self._screen.partial.style
-        text = self._screen.partial.text + clean(self._text.whole(content.message_id, content.text))
-        self._screen.partial, self._writing = Line(""), None
-        self._screen.add(Line(line, style) for line in text.split("\n"))
+        else:
+            writing.add(rest)
+            self._screen.add(writing.finish())
+        self._advance()
 
-    def _flush(self) -> None:
-        """Something else is said in the middle of a message: what there is of it stays."""
-        if self._screen.partial.text:
-            self._screen.add([self._screen.partial])
-        self._screen.partial, self._writing = Line(""), None
+    def _advance(self) -> None:
+        """Only the oldest message that is still written goes into the log: the next may begin before it is stored."""
+        first = next(iter(self._open.values()), None)
+        if first is not None:
+            self._screen.add(first.lines())
+        self._screen.partial = [Line(writing.text, writing.style) for writing in self._open.values()]
+        self._screen.changed()
 
     # -- what is typed
 
@@ -205,8 +203,9 @@ class Conversation:
     def _update(self) -> None:
         prompt: list[Line] = []
         for asking in list(self._asked.values())[:1]:
-            more = f" (1 of {len(self._asked)})" if len(self._asked) > 1 else ""
-            prompt.append(Line(f"? {describe(asking.approval)[0]}{more}", ASK))
+            if asking.approval.id != self._last_shown:
+                # Another one was asked since, or it was asked before we came.
+                prompt.append(Line(f"? {describe(asking.approval)[0]} (1 of {len(self._asked)})", ASK))
             prompt += [Line(f"  {line}", ASK) for line in asking.prompt.split("\n")]
         self._screen.prompt = prompt
         self._screen.status = " · ".join(

@@ -26,6 +26,7 @@ from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.session import Usage
 from farsteer.core.wire import Wire, encode
 
+_SETTLE_SECONDS = 0.1
 _PROGRESS = (ev.ToolCall, ev.ToolCallUpdate, ev.Plan, ev.Notice, ev.ApprovalResolved)
 
 
@@ -62,6 +63,9 @@ class Execution:
         self._tools: dict[str, str] = {}
         self._denied = 0
         self._at_line_start = True
+        self._writing = False
+        self._held = ""
+        self._release_due: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
         async with Interrupts(self._steering) as interrupts:
@@ -103,13 +107,33 @@ class Execution:
                 self._print(encode(EntryLine(session_id=session_id, message=entry)).decode() + "\n")
             return
         if update.text:
-            self._print(clean(update.text) if sys.stdout.isatty() else update.text)
+            self._write(clean(update.text) if sys.stdout.isatty() else update.text)
         if entry is None:
             return
         if isinstance(entry.content, ev.AgentMessage):
+            self._release()
             self._finish_line()
+            self._writing = False
         elif isinstance(entry.content, _PROGRESS) and self._progress:
             self._tell(*lines_of(entry, self._tools))
+
+    def _write(self, text: str) -> None:
+        """Fragments overtake the log: beside progress the first ones of a message wait for what came before it."""
+        if self._writing or not self._progress:
+            self._print(text)
+            return
+        self._held += text
+        if self._release_due is None:
+            self._release_due = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._release)
+
+    def _release(self) -> None:
+        if self._release_due is not None:
+            self._release_due.cancel()
+            self._release_due = None
+        if self._held:
+            self._print(self._held)
+            self._held = ""
+            self._writing = True
 
     def _print(self, text: str) -> None:
         sys.stdout.write(text)
@@ -156,6 +180,7 @@ class Execution:
                 return decision
 
     async def _conclude(self, result: TurnResult) -> None:
+        self._release()
         if self._json:
             view = await self._steering.session(result.session_id)
             line = ResultLine(

@@ -22,12 +22,12 @@ class Screen:
     """Draws at most once per frame, however much changes."""
 
     def __init__(self, editor: LineEditor) -> None:
-        self.partial = Line("")
-        """The line that is still being written."""
+        self.partial: list[Line] = []
+        """What is still being written."""
         self.status = ""
         self.prompt: list[Line] = []
         self._editor = editor
-        self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, vertical_overflow="visible"
         )
@@ -49,7 +49,8 @@ class Screen:
     def add(self, lines: Iterable[Line]) -> None:
         """Lines for good."""
         for line in lines:
-            self._console.print(Text(line.text, style=line.style))
+            # Wrapped by the terminal itself, so that a long line is copied as one.
+            self._console.print(Text(line.text, style=line.style), soft_wrap=True)
         self.changed()
 
     def changed(self) -> None:
@@ -61,9 +62,7 @@ class Screen:
         self._live.update(self._below(), refresh=True)
 
     def _below(self) -> RenderableType:
-        rows: list[Text] = []
-        if self.partial.text:
-            rows.append(Text(self.partial.text[-_TAIL:], style=self.partial.style))
+        rows = [Text(line.text[-_TAIL:], style=line.style) for line in self.partial if line.text]
         rows += [Text(line.text, style=line.style) for line in self.prompt]
         rows += [self._input(), Text(self.status, style="dim", no_wrap=True, overflow="ellipsis")]
         return Group(*rows)

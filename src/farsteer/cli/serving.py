@@ -14,7 +14,8 @@ from farsteer.cli import context
 from farsteer.cli.lifetime import Lifetime, run_fast
 from farsteer.cli.local import running
 from farsteer.cli.logs import log_to_stderr
-from farsteer.client.access import HubFile, hub_file, token_file
+from farsteer.client.access import HubFile, hub_file, running_hub, token_file
+from farsteer.core.errors import Conflict
 from farsteer.core.wire import encode
 from farsteer.db.home import write_secret
 from farsteer.faces.server import ServerConfig, serve
@@ -39,7 +40,7 @@ async def _serve(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
     lifetime = Lifetime()
     lives: list[asyncio.Task[None]] = []
     async with AsyncExitStack() as opened:
-        hub = await Hub.open(home)
+        hub = await _opened(home)
         opened.push_async_callback(hub.close)
         url = local_url(await opened.enter_async_context(serve(hub, config)))
         if with_runner:
@@ -47,6 +48,15 @@ async def _serve(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         opened.enter_context(_announced(home, url))
         print(_ready(home, url, with_runner=with_runner), flush=True)
         return await lifetime.last(opened, *lives)
+
+
+async def _opened(home: Path) -> Hub:
+    try:
+        return await Hub.open(home)
+    except Conflict as error:
+        running = running_hub(home)
+        where = f" and answers at {running.url}" if running else ""
+        raise Conflict(f"{error.message}{where}; stop it first, or choose another --home") from error
 
 
 def _ready(home: Path, url: str, *, with_runner: bool) -> str:

@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--state", choices=[*SessionStatus], help="list only sessions in this state")
     parser.add_argument("--machine", metavar="ID", help="list only sessions on this machine")
     parser.add_argument("--text", metavar="T", help="list only sessions whose title or last message has this")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     if bool(arguments.ids) == (arguments.action == "list"):
         parser.error("list takes no ID" if arguments.ids else f"{arguments.action} needs an ID")
     return context.run(_run(arguments))

@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
         help="create: what it may do; may be repeated (default: all of yours)",
     )
     parser.add_argument("--expires", metavar="TIME", help="create: 30d, 12h or 90m from now (default: never)")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     if (arguments.value is not None) != (arguments.action in ("create", "revoke")):
         parser.error(
             f"{arguments.action} {'needs a LABEL or ID' if arguments.value is None else 'takes no value'}"

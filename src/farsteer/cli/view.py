@@ -27,7 +27,7 @@ DIM, USER, TOOL, GOOD, BAD, ASK = "dim", "bold cyan", "blue", "green", "red", "b
 
 
 def lines_of(entry: Entry, tools: dict[str, str] | None = None) -> list[Line]:
-    """The lines an entry adds. `tools` remembers the titles of tool calls from one entry to the next."""
+    """The lines an entry adds. `tools` remembers titles of tool calls and approvals for the entries that follow."""
     titles: dict[str, str] = {} if tools is None else tools
     content = entry.content
     match content:
@@ -54,12 +54,11 @@ def lines_of(entry: Entry, tools: dict[str, str] | None = None) -> list[Line]:
                 for step in content.entries
             ]
         case ev.ApprovalRequested():
-            return [
-                Line(("? " if not index else "  ") + line, ASK)
-                for index, line in enumerate(describe(content.approval))
-            ]
+            titles[content.approval.id] = content.approval.title
+            first, *rest = describe(content.approval)
+            return [Line(f"? {first}", ASK), *(Line(f"  {line}", ASK) for line in rest)]
         case ev.ApprovalResolved():
-            return [_resolved(content)]
+            return [_resolved(content, titles.pop(content.approval_id, ""))]
         case ev.Notice():
             return _lines(content.text, BAD if content.level == "error" else DIM, first="! ", rest="  ")
         case _:
@@ -102,11 +101,14 @@ _OUTCOMES = {
 }
 
 
-def _resolved(content: ev.ApprovalResolved) -> Line:
+def _resolved(content: ev.ApprovalResolved, title: str) -> Line:
     by = f" by {one_line(content.by, 60)}" if content.by else ""
     chosen = "; ".join(", ".join(texts) for texts in (content.answers or {}).values())
     said = one_line(chosen or content.message or "", _WIDTH)
-    text = f"{_OUTCOMES[content.outcome]}{by}{f': {said}' if said else ''}"
+    outcome = "answered" if content.answers else _OUTCOMES[content.outcome]
+    text = f"{outcome}{by}{f': {said}' if said else ''}"
+    if title:
+        text = f"{one_line(title, 60)}: {text}"
     return Line(f"  {text}", GOOD if content.outcome.allows else BAD)
 
 
