@@ -1,0 +1,239 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.api import CreateSession, SessionCreated, SessionNotCreated
+from farsteer.core.commands import Create, Delete, Send
+from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, Forbidden, Unprocessable
+from farsteer.core.ids import new_id
+from farsteer.core.modes import PermissionMode
+from farsteer.core.queue import ItemState
+from farsteer.hub import Hub, Scope
+from farsteer.hub import machines as machines_module
+from farsteer.link.messages import Call, LogLine, Reply
+from tests.hub.conftest import OWNER_TOKEN, create
+from tests.hub.scripted import Audience, ScriptedRunner, caller, refuse, silent
+
+ME = caller()
+
+
+def ask(runner: ScriptedRunner, **fields: object) -> CreateSession:
+    return CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
+
+
+async def test_success_tells_the_id_and_the_steps(hub: Hub, runner: ScriptedRunner) -> None:
+    audience = Audience(hub)
+    creation = await hub.sessions.create(ME, ask(runner, title="Mine"))
+    assert creation.status == 200
+    assert isinstance(creation.body, SessionCreated)
+    assert [(line.step, line.status) for line in creation.body.logs] == [("machine", "ok"), ("launch", "ok")]
+    view = await hub.sessions.get(ME, creation.body.session_id)
+    assert (view.title, view.machine_id, view.status) == ("Mine", runner.info.id, ev.SessionStatus.IDLE)
+    (added,) = audience.of("session-added")
+    assert added["sessionId"] == view.id
+    assert added["data"]["status"] == "idle"
+    assert "partial" not in added["data"]
+    assert hub.metrics.sessions_created == 1
+
+
+async def test_what_was_asked_for_reaches_the_runner(hub: Hub, runner: ScriptedRunner) -> None:
+    await hub.sessions.create(
+        ME,
+        ask(
+            runner, agent="claude", yolo=True, model_mode="opus", source="  ci  ", claude_agent="reviewer",
+            openrouter_model="a/b", permission_timeout=5.0,
+        ),
+    )  # fmt: skip
+    await hub.sessions.create(ME, ask(runner, model_mode="default", source="   ", permission_mode="plan"))
+    first, second = (command.spec for command in runner.commands(Create))
+    assert (first.agent, first.permission_mode, first.model) == ("claude", PermissionMode.YOLO, "opus")
+    assert (first.source, first.permission_timeout) == ("ci", 5.0)
+    assert first.options == {"claudeAgent": "reviewer", "openrouterModel": "a/b"}
+    assert (second.agent, second.model, second.source) == (None, None, "external-api")
+    assert second.permission_mode == "plan"
+
+
+async def test_an_unknown_and_an_offline_machine_are_told_apart(hub: Hub) -> None:
+    unknown = await hub.sessions.create(ME, CreateSession(machine_id=new_id(), directory="/work"))
+    assert unknown.status == 404
+    assert [line.code for line in unknown.body.logs] == ["machine_not_found"]
+    async with ScriptedRunner(hub) as runner:
+        pass
+    offline = await hub.sessions.create(ME, ask(runner))
+    assert offline.status == 409
+    assert isinstance(offline.body, SessionNotCreated)
+    assert offline.body.message == "Machine is offline"
+    assert [line.code for line in offline.body.logs] == ["machine_offline"]
+    foreign = await hub.sessions.create(caller("other"), ask(runner))
+    assert foreign.status == 404
+
+
+async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
+    hub: Hub, runner: ScriptedRunner
+) -> None:
+    audience = Audience(hub)
+    reason = Unprocessable("no such directory", code=ErrorCode.DIRECTORY_MISSING)
+    lines = [LogLine(1, "directory", "no such directory", "error", "directory_missing")]
+    runner.answers[Create] = refuse(reason, lines)
+    failed = await hub.sessions.create(ME, ask(runner))
+    assert failed.status == 422
+    assert isinstance(failed.body, SessionNotCreated)
+    assert failed.body.message == "no such directory"
+    assert [(line.step, line.code) for line in failed.body.logs] == [
+        ("machine", None), ("directory", "directory_missing"),
+    ]  # fmt: skip
+    assert (await hub.sessions.list(ME)).sessions == []
+    assert audience.of("session-added") == []
+    await runner.ping()
+    assert runner.commands(Delete) == []
+
+
+async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_later(hub: Hub) -> None:
+    runner = ScriptedRunner(hub)
+    await runner.connect()
+    created = runner.answers[Create]
+
+    def half(call: Call) -> None:
+        created(call)
+
+    runner.answers[Create] = half
+    creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
+    await runner.called(Create)
+    await runner.disconnect()
+    assert (await creating).status == 409
+    async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
+        assert again.welcome is not None
+        assert again.welcome.unknown == list(runner.logs)
+
+
+async def test_a_creation_that_takes_too_long_is_ended_on_the_machine_too(
+    hub: Hub, runner: ScriptedRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines_module, "CREATE_SECONDS", 0.05)
+    runner.answers[Create] = silent
+    failed = await hub.sessions.create(ME, ask(runner))
+    assert failed.status == 503
+    assert failed.body.logs[-1].code == "timeout"
+    await runner.called(Delete)
+
+
+async def test_the_prompt_is_the_first_message(hub: Hub, runner: ScriptedRunner) -> None:
+    runner.confirms_messages = False
+    session_id = await create(hub, runner, prompt="do it")
+    (sent,) = await runner.called(Send)
+    assert sent.item.text == "do it"
+    (item,) = (await hub.sessions.queue(ME, session_id)).items
+    assert (item.id, item.state) == (sent.item.id, ItemState.ACCEPTED)
+
+
+async def test_nobody_sees_a_session_before_it_is_ready(hub: Hub, runner: ScriptedRunner) -> None:
+    pending: list[Call] = []
+    runner.answers[Create] = pending.append
+    creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
+    await runner.called(Create)
+    assert (await hub.sessions.list(ME)).sessions == []
+    audience = Audience(hub)
+    (call,) = pending
+    reply = runner._created(call)
+    await runner.say(call.session, ev.LaunchStart(generation=1, resumed=False))
+    assert audience.heard == []
+    await runner.send(reply)
+    assert (await creating).status == 200
+    assert [event.type for event in audience.heard] == ["session-added", "message-received"]
+    page = json.loads(await hub.sessions.messages(ME, call.session))
+    assert [message["content"]["kind"] for message in page["messages"]] == ["launch_start"]
+
+
+class TestIdempotencyKeys:
+    async def test_the_same_request_gets_the_same_answer(
+        self, hub: Hub, runner: ScriptedRunner, home: Path
+    ) -> None:
+        first = await hub.sessions.create(ME, ask(runner, prompt="once"), idempotency_key="k")
+        again = await hub.sessions.create(ME, ask(runner, prompt="once"), idempotency_key="k")
+        assert again == first
+        assert len(runner.commands(Create)) == 1
+        await hub.close()
+        later = await Hub.open(home, OWNER_TOKEN)
+        assert await later.sessions.create(ME, ask(runner, prompt="once"), idempotency_key="k") == first
+        await later.close()
+
+    async def test_also_while_the_first_still_runs(self, hub: Hub, runner: ScriptedRunner) -> None:
+        pending: list[Call] = []
+        runner.answers[Create] = pending.append
+        both = [
+            asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k")) for _ in range(2)
+        ]
+        await runner.called(Create)
+        await runner.send(runner._created(pending[0]))
+        first, second = await asyncio.gather(*both)
+        assert first == second
+        assert len(runner.commands(Create)) == 1
+
+    async def test_it_goes_on_when_its_caller_goes_away(self, hub: Hub, runner: ScriptedRunner) -> None:
+        pending: list[Call] = []
+        runner.answers[Create] = pending.append
+        left = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
+        await runner.called(Create)
+        left.cancel()
+        await asyncio.wait([left])
+        again = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
+        await runner.send(runner._created(pending[0]))
+        assert (await again).status == 200
+        assert len(runner.commands(Create)) == 1
+
+    async def test_another_request_under_the_same_key_is_refused(
+        self, hub: Hub, runner: ScriptedRunner
+    ) -> None:
+        pending: list[Call] = []
+        runner.answers[Create] = pending.append
+        first = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
+        await runner.called(Create)
+        for _ in range(2):
+            with pytest.raises(Conflict) as error:
+                await hub.sessions.create(ME, ask(runner, title="other"), idempotency_key="k")
+            assert error.value.code is ErrorCode.IDEMPOTENCY_MISMATCH
+            if not first.done():
+                await runner.send(runner._created(pending[0]))
+                await first
+
+    async def test_a_failure_can_be_tried_again(self, hub: Hub, runner: ScriptedRunner) -> None:
+        created = runner.answers[Create]
+        runner.answers[Create] = refuse(AgentError("did not start"))
+        assert (await hub.sessions.create(ME, ask(runner), idempotency_key="k")).status == 422
+        runner.answers[Create] = created
+        assert (await hub.sessions.create(ME, ask(runner), idempotency_key="k")).status == 200
+
+    async def test_keys_of_other_namespaces_are_other_keys(self, hub: Hub, runner: ScriptedRunner) -> None:
+        mine = await hub.sessions.create(ME, ask(runner), idempotency_key="k")
+        async with ScriptedRunner(hub, "other") as theirs:
+            other = await hub.sessions.create(caller("other"), ask(theirs), idempotency_key="k")
+        assert other.status == 200
+        assert other.body != mine.body
+
+    @pytest.mark.parametrize("key", ["", "  ", "x" * 256])
+    async def test_a_useless_key_is_refused(self, hub: Hub, runner: ScriptedRunner, key: str) -> None:
+        with pytest.raises(BadRequest):
+            await hub.sessions.create(ME, ask(runner), idempotency_key=key)
+
+
+async def test_creating_needs_the_scope_write(hub: Hub, runner: ScriptedRunner) -> None:
+    with pytest.raises(Forbidden):
+        await hub.sessions.create(caller("default", Scope.READ), ask(runner))
+
+
+async def test_a_creation_the_hub_did_not_survive_is_forgotten(home: Path) -> None:
+    hub = await Hub.open(home, OWNER_TOKEN)
+    runner = ScriptedRunner(hub)
+    await runner.connect()
+    runner.answers[Create] = lambda call: Reply(id=call.id) if call.id < 0 else None
+    creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
+    await runner.called(Create)
+    await hub.close()
+    assert (await creating).status == 409
+    again = await Hub.open(home, OWNER_TOKEN)
+    assert (await again.sessions.list(ME)).sessions == []
+    await again.close()
+    await runner.ended()

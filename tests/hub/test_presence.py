@@ -1,0 +1,65 @@
+import json
+
+import pytest
+
+from farsteer.core.api import Typing
+from farsteer.core.errors import Forbidden, NotFound
+from farsteer.hub import Hub, Scope
+from tests.hub.scripted import Audience, caller
+
+ME = caller(email="me@example.com", client_id="c1", device_type="web")
+
+
+async def test_typing_is_told_as_the_document_shows_it(hub: Hub, session_id: str) -> None:
+    audience = Audience(hub)
+    await hub.presence.typing(ME, session_id, Typing(text="hel"))
+    (event,) = audience.heard
+    data = json.loads(event.data)
+    assert isinstance(data["typing"].pop("updatedAt"), int)
+    assert data == {
+        "type": "typing-changed",
+        "namespace": "default",
+        "sessionId": session_id,
+        "typing": {"email": "me@example.com", "clientId": "c1", "text": "hel"},
+    }
+    assert event.cursor is None
+    assert event.merge_key is not None
+    await hub.presence.typing(ME, session_id, Typing(text="", client_id="c2"))
+    assert audience.of("typing-changed")[1]["typing"]["clientId"] == "c2"
+
+
+async def test_typing_needs_a_session_of_ones_own_and_a_scope(hub: Hub, session_id: str) -> None:
+    with pytest.raises(NotFound):
+        await hub.presence.typing(caller("other"), session_id, Typing(text="x"))
+    with pytest.raises(Forbidden):
+        await hub.presence.typing(caller("default", Scope.READ), session_id, Typing(text="x"))
+
+
+async def test_who_is_online_is_told_once_for_many_who_come_together(hub: Hub, session_id: str) -> None:
+    audience = Audience(hub)
+    for number in range(50):
+        hub.presence.join(ME, f"tab {number}", session_id)
+    hub.presence.join(caller(email="you@example.com"), "you")
+    hub.presence.join(caller("other"), "elsewhere")
+    users = hub.presence.online(ME).users
+    assert [(user.email, user.client_id, user.session_id) for user in users] == [
+        ("me@example.com", "c1", session_id), ("you@example.com", "", None),
+    ]  # fmt: skip
+    await audience.until(lambda: len(audience.of("online-users-changed")) == 2)
+    mine = next(event for event in audience.of("online-users-changed") if event["namespace"] == "default")
+    assert [user["email"] for user in mine["users"]] == ["me@example.com", "you@example.com"]
+    assert mine["users"][0]["deviceType"] == "web"
+
+
+async def test_leaving_is_told_when_the_last_connection_is_gone(hub: Hub) -> None:
+    hub.presence.join(ME, "one")
+    hub.presence.join(ME, "two")
+    audience = Audience(hub)
+    await audience.until(lambda: len(audience.of("online-users-changed")) == 1)
+    hub.presence.leave("one")
+    hub.presence.leave("one")
+    assert len(hub.presence.online(ME).users) == 1
+    hub.presence.leave("two")
+    await audience.until(lambda: len(audience.of("online-users-changed")) == 2)
+    assert audience.of("online-users-changed")[-1]["users"] == []
+    assert hub.presence.online(ME).users == []

@@ -1,0 +1,115 @@
+"""A foreign object does not exist: every service method, called from another namespace."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.api import ClearMessages, CreateSession, RenameSession, SendMessage, Typing
+from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
+from farsteer.core.errors import NotFound
+from farsteer.core.ids import new_id
+from farsteer.hub import Caller, Hub
+from tests.hub.scripted import Audience, ScriptedRunner, caller
+
+Attempt = Callable[[Hub, Caller, str, str, str], Awaitable[Any]]
+
+# (hub, caller, session, item or approval, machine)
+ATTEMPTS: dict[str, Attempt] = {
+    "sessions.get": lambda hub, who, session, _, __: hub.sessions.get(who, session),
+    "sessions.rename": lambda hub, who, session, _, __: hub.sessions.rename(
+        who, session, RenameSession(title="x")
+    ),
+    "sessions.delete": lambda hub, who, session, _, __: hub.sessions.delete(who, session),
+    "sessions.messages": lambda hub, who, session, _, __: hub.sessions.messages(who, session),
+    "sessions.send": lambda hub, who, session, _, __: hub.sessions.send(who, session, SendMessage(text="x")),
+    "sessions.clear": lambda hub, who, session, _, __: hub.sessions.clear(who, session, ClearMessages()),
+    "sessions.abort": lambda hub, who, session, _, __: hub.sessions.abort(who, session),
+    "sessions.stop": lambda hub, who, session, _, __: hub.sessions.stop(who, session),
+    "sessions.resume": lambda hub, who, session, _, __: hub.sessions.resume(who, session),
+    "sessions.configure": lambda hub, who, session, _, __: hub.sessions.configure(who, session, model="x"),
+    "sessions.queue": lambda hub, who, session, _, __: hub.sessions.queue(who, session),
+    "sessions.cancel": lambda hub, who, session, item, __: hub.sessions.cancel(who, session, item),
+    "approvals.answer": lambda hub, who, session, approval, __: hub.approvals.answer(
+        who, session, approval, Answer(outcome=Outcome.APPROVED)
+    ),
+    "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
+    "machines.get": lambda hub, who, _, __, machine: hub.machines.get(who, machine),
+}
+# These name no object, and are checked for what they show.
+LISTS = {
+    "sessions.list",
+    "sessions.create",
+    "approvals.inbox",
+    "machines.list",
+    "machines.agents",
+    "presence.online",
+    "presence.join",
+}
+
+
+def test_no_method_that_takes_a_caller_is_forgotten(hub: Hub) -> None:
+    found = {
+        f"{service}.{name}"
+        for service in ("sessions", "approvals", "machines", "presence")
+        for name, method in inspect.getmembers(getattr(hub, service), inspect.ismethod)
+        if not name.startswith("_") and "caller" in inspect.signature(method).parameters
+    }
+    assert found == ATTEMPTS.keys() | LISTS
+
+
+@pytest.fixture
+async def busy(hub: Hub, runner: ScriptedRunner, session_id: str) -> tuple[str, str, str]:
+    """A session with a message on its way and an open approval."""
+    approval = Approval(id=new_id(), kind=ApprovalKind.PERMISSION, title="?", created_at=1)
+    await runner.say(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
+    item = await hub.sessions.send(caller(), session_id, SendMessage(text="secret words"))
+    return session_id, item.id, approval.id
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+async def test_it_does_not_exist_for_others(
+    hub: Hub, runner: ScriptedRunner, busy: tuple[str, str, str], name: str
+) -> None:
+    session_id, item, approval = busy
+    subject = approval if name == "approvals.answer" else item
+    calls = len(runner.calls)
+    attempt = ATTEMPTS[name]
+    machine_id = runner.info.id
+    with pytest.raises(NotFound) as foreign:
+        await attempt(hub, caller("stranger"), session_id, subject, machine_id)
+    with pytest.raises(NotFound) as unknown:
+        await attempt(hub, caller("stranger"), new_id(), subject, new_id())
+    assert foreign.value.message == unknown.value.message
+    assert foreign.value.code == unknown.value.code
+    await runner.ping()
+    assert [call for call in runner.calls[calls:] if not hasattr(call.command, "item")] == []
+
+
+async def test_lists_and_events_show_nothing_of_others(
+    hub: Hub, runner: ScriptedRunner, busy: tuple[str, str, str]
+) -> None:
+    stranger = caller("stranger")
+    assert (await hub.sessions.list(stranger)).sessions == []
+    assert (await hub.sessions.list(stranger, text="secret")).sessions == []
+    assert (await hub.approvals.inbox(stranger)).approvals == []
+    assert (await hub.machines.list(stranger)).machines == []
+    assert (await hub.machines.agents(stranger)).agents == []
+    hub.presence.join(caller(), "tab")
+    assert hub.presence.online(stranger).users == []
+    page = await hub.store.feed_after("stranger", 0)
+    assert page.events == []
+    assert (await hub.store.feed_after("stranger", 0, session_id=busy[0])).events == []
+
+
+async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner: ScriptedRunner) -> None:
+    audience = Audience(hub)
+    creation = await hub.sessions.create(
+        caller("stranger"), CreateSession(machine_id=runner.info.id, directory="/work")
+    )
+    assert creation.status == 404
+    await runner.ping()
+    assert runner.calls == []
+    assert audience.heard == []
