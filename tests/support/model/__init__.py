@@ -1,0 +1,7 @@
+"""A model that does what the message says: real agents run against it, offline. See docs/testing-agents.md."""
+
+from tests.support.model.log import Log, Seen
+from tests.support.model.model import SIDE
+from tests.support.model.server import ScriptedModel
+
+__all__ = ["SIDE", "Log", "ScriptedModel", "Seen"]

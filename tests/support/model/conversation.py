@@ -1,0 +1,94 @@
+"""One request to a model, whatever its wire format, flattened to what a script needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+Role = Literal["user", "assistant", "tool"]
+Json = dict[str, Any]
+
+# What CLIs put into a person's message besides the person's words.
+_INJECTED = re.compile(
+    r"<(system-reminder|environment_context|user_instructions|session_context|INSTRUCTIONS)\b.*?</\1>",
+    re.DOTALL,
+)
+_WRAPPED = re.compile(r"\s*<user_query>(.*)</user_query>\s*", re.DOTALL)
+_NEW = "[[new]]"
+_HEAD = 80
+
+
+class Tool(NamedTuple):
+    """A tool the request offers. A `custom` one takes free text, a `function` one JSON."""
+
+    name: str
+    schema: Json
+    kind: Literal["function", "custom"] = "function"
+
+
+class Message(NamedTuple):
+    """What a person, the model or a tool said: only a person's own words, one text for each block."""
+
+    role: Role
+    texts: tuple[str, ...]
+    images: int = 0
+
+
+@dataclass(frozen=True)
+class Conversation:
+    wire: str
+    model: str
+    effort: str | None
+    stream: bool
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+
+    @property
+    def script(self) -> str:
+        """The last thing a person wrote; of several blocks the one with directives, else the last."""
+        for message in reversed(self.messages):
+            if message.role == "user" and message.texts:
+                scripted = [text for text in message.texts if "[[" in text]
+                return (scripted or message.texts)[-1].rpartition(_NEW)[2].strip()
+        return ""
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """What tools answered since the script was written."""
+        found: list[str] = []
+        for message in reversed(self.messages):
+            if message.role == "user" and message.texts:
+                break
+            if message.role == "tool":
+                found[:0] = ["\n".join(message.texts)]
+        return tuple(found)
+
+    @property
+    def images(self) -> int:
+        """How many images the last message of a person has."""
+        return next((message.images for message in reversed(self.messages) if message.role == "user"), 0)
+
+    @property
+    def is_side(self) -> bool:
+        """A title, a summary, a classifier: no tools. A model named `plain` is for agents that offer none."""
+        return not self.tools and "plain" not in self.model
+
+    def heads(self) -> list[tuple[Role, str]]:
+        """Who said what, each cut short."""
+        return [(message.role, " ".join(message.texts)[:_HEAD]) for message in self.messages]
+
+
+def message(role: Role, texts: Iterable[str], images: int = 0) -> list[Message]:
+    """The message as a list, empty if nothing but injected notes is in it."""
+    kept = (
+        [own for own in map(_own_words, texts) if own] if role == "user" else [text for text in texts if text]
+    )
+    return [Message(role, tuple(kept), images)] if kept or images or role == "tool" else []
+
+
+def _own_words(text: str) -> str:
+    own = _INJECTED.sub("", text).strip()
+    wrapped = _WRAPPED.fullmatch(own)
+    return wrapped[1].strip() if wrapped else own
