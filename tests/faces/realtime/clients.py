@@ -45,7 +45,7 @@ class Heard:
                 await self._changed.wait()
         return self.of(kind)[-1]
 
-    async def until_number(self, number: int, seconds: float = DEADLINE) -> list[int]:
+    async def until_number(self, number: object, seconds: float = DEADLINE) -> list[Any]:
         async with asyncio.timeout(seconds):
             while not self.numbers or self.numbers[-1] != number:
                 self._changed.clear()

@@ -63,7 +63,7 @@ class Engine(engineio.AsyncServer):
 
     async def disconnect(self, sid: str | None = None) -> None:
         """As it is, but without waiting for a client that may never fetch what is queued for it."""
-        socket = self.sockets.get(sid)
+        socket = cast("AsyncSocket | None", self.sockets.get(sid))
         if socket is not None:
             await socket.close(wait=False)
 
