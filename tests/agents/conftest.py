@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import psutil
 import pytest
 import uvloop
+
+from tests.support.processes import is_alive
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -23,3 +26,8 @@ async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+async def gone(pid: int) -> None:
+    """It was told to die, but it is no child of ours whose end we are told."""
+    await until(lambda: not (psutil.pid_exists(pid) and is_alive(psutil.Process(pid))))

@@ -15,8 +15,7 @@ from farsteer.agents import posix
 from farsteer.agents.lines import Line, Oversized
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.errors import AgentError, ErrorCode
-from tests.agents.conftest import Run, until
-from tests.support.processes import is_alive
+from tests.agents.conftest import Run, gone, until
 
 SECONDS = 10.0
 
@@ -255,10 +254,6 @@ def test_stop_leaves_no_descendant_not_even_one_in_a_session_of_its_own(run: Run
         await watched.exit()
 
     run(scenario())
-
-
-async def gone(pid: int) -> None:
-    await until(lambda: not (psutil.pid_exists(pid) and is_alive(psutil.Process(pid))))
 
 
 def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

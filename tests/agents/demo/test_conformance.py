@@ -24,5 +24,7 @@ class TestDemo(AdapterConformance):
 
 
 class TestDemoOnUvloop(TestDemo):
+    turns = 10
+
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return uvloop.new_event_loop()

@@ -68,7 +68,7 @@ class Commands:
             else:
                 command, argument = script[-1]
                 script[-1] = (command, f"{argument}\n{line}")
-        return script
+        return [(command, argument.rstrip()) for command, argument in script]
 
     def help(self) -> str:
         """All of it, as a person reads it in a terminal."""

@@ -66,18 +66,12 @@ class History:
         """Returns when the record is on the disk."""
         with self._lock:
             if self._descriptor is None:
-                if self.records:
-                    # Without the torn line that a crash may have left at the end.
-                    self._replace()
-                self._descriptor = self._open()
+                # Anew, without the torn line that a crash may have left at the end.
+                self._replace()
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
             _write(self._descriptor, _encode(record))
             os.fsync(self._descriptor)
             self.records.append(record)
-
-    def _open(self) -> int:
-        descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        _sync_folder(self._path)
-        return descriptor
 
     def _replace(self) -> None:
         """Write the whole file anew, so that a crash leaves the old one or the new one."""

@@ -1,0 +1,164 @@
+"""Our permission modes, model and reasoning effort in Droid's words, and back.
+
+Droid accepts many a setting without obeying it, so what it says it has is compared with what was asked for. CLIs
+before interaction modes had one word for both (`autonomyLevel: spec | auto-low`); what a CLI reports tells which
+words it speaks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from farsteer.agents.droid.notes import Settings
+from farsteer.core.events import ModeUpdate, Notice
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+
+_LEVELS = {
+    PermissionMode.DEFAULT: "off",
+    PermissionMode.READ_ONLY: "off",
+    PermissionMode.PLAN: "off",
+    PermissionMode.ACCEPT_EDITS: "low",
+    PermissionMode.SAFE_YOLO: "medium",
+    PermissionMode.YOLO: "high",
+    PermissionMode.BYPASS: "high",
+}
+"""Low: file edits and read-only commands. Medium: what can be undone. High: everything."""
+_MODES = {
+    "off": PermissionMode.DEFAULT,
+    "low": PermissionMode.ACCEPT_EDITS,
+    "medium": PermissionMode.SAFE_YOLO,
+    "high": PermissionMode.YOLO,
+}
+
+
+def mode_params(mode: PermissionMode, *, old: bool = False) -> dict[str, Any]:
+    level, plan = _LEVELS[mode], mode is PermissionMode.PLAN
+    if not old:
+        return {"interactionMode": "spec" if plan else "auto", "autonomyLevel": level}
+    if plan:
+        return {"autonomyLevel": "spec"}
+    return {"autonomyLevel": "normal" if level == "off" else f"auto-{level}"}
+
+
+def wanted_params(
+    mode: PermissionMode, model: str | None, effort: ReasoningEffort | None, *, old: bool = False
+) -> dict[str, Any]:
+    params = mode_params(mode, old=old)
+    if model is not None:
+        params["modelId"] = model
+    if effort is not None:
+        params["reasoningEffort"] = effort.value
+    return params
+
+
+def mode_of(settings: Settings) -> PermissionMode | None:
+    """The plainest of our modes that means what Droid is in."""
+    if "spec" in (settings.interaction_mode, settings.autonomy_level, settings.autonomy_mode):
+        return PermissionMode.PLAN
+    level = settings.autonomy_level or settings.autonomy_mode
+    if level is None:
+        return None
+    return _MODES.get("off" if level == "normal" else level.removeprefix("auto-"))
+
+
+def same(one: PermissionMode, other: PermissionMode) -> bool:
+    """Droid does not tell them apart."""
+    return mode_params(one) == mode_params(other)
+
+
+class Dial:
+    """What the settings are, what our side believes they are, and what there is to say about the difference."""
+
+    def __init__(
+        self, mode: PermissionMode, model: str | None = None, effort: ReasoningEffort | None = None
+    ) -> None:
+        self.mode = mode
+        self._model = model
+        self._effort = effort
+        self._actual = Settings()
+        self.models: dict[str, Any] = {}
+        """Each model Droid offers, by its id."""
+
+    @property
+    def old(self) -> bool:
+        """This CLI knows no interaction modes."""
+        return self._actual.autonomy_level is not None and self._actual.interaction_mode is None
+
+    def read(self, settings: Settings) -> None:
+        """Take over what Droid says; it may say only a part."""
+        said = {name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None}
+        self._actual = msgspec.structs.replace(self._actual, **said)
+
+    def want(
+        self, mode: PermissionMode | None = None, model: str | None = None, effort: ReasoningEffort | None = None
+    ) -> dict[str, Any]:
+        """Our side now believes this; the parameters that make it true."""
+        params: dict[str, Any] = {}
+        if mode is not None:
+            self.mode = mode
+            params |= mode_params(mode, old=self.old)
+        if model is not None:
+            self._model = model
+            params["modelId"] = model
+        if effort is not None:
+            self._effort = effort
+            params["reasoningEffort"] = effort.value
+        return params
+
+    def missing(self) -> dict[str, Any]:
+        """What Droid has otherwise than our side wants it."""
+        wrong = self._wrong()
+        return self.want(
+            self.mode if "mode" in wrong else None,
+            self._model if "model" in wrong else None,
+            self._effort if "effort" in wrong else None,
+        )
+
+    def ignored(self) -> list[Notice]:
+        """What was asked for and not done, and a model that nobody knows."""
+        names = {"mode": "permission mode", "model": "model", "effort": "reasoning effort"}
+        said = [
+            Notice(
+                text=f"Droid did not take the {names[what]} {asked}: it stays at {has}", level="warning",
+                code="setting_ignored", meta={"setting": what, "asked": asked, "actual": has},
+            )
+            for what, (asked, has) in self._wrong().items()
+        ]  # fmt: skip
+        if self._model is not None and self.models and self._model not in self.models:
+            said.append(
+                Notice(
+                    text=f"Droid does not list the model {self._model}", level="warning", code="unknown_model",
+                    meta={"model": self._model},
+                )
+            )  # fmt: skip
+        return said
+
+    def news(self) -> ModeUpdate | None:
+        """How it is now, if our side believes otherwise; from then on it believes that."""
+        mode = mode_of(self._actual)
+        changed = mode if mode is not None and not same(mode, self.mode) else None
+        model = self._actual.model_id if self._actual.model_id != self._model else None
+        effort = _effort(self._actual.reasoning_effort)
+        if effort is self._effort or self._effort is None:
+            effort = None
+        if changed is None and model is None and effort is None:
+            return None
+        self.mode, self._model, self._effort = changed or self.mode, model or self._model, effort or self._effort
+        return ModeUpdate(permission_mode=changed, model=model, effort=effort)
+
+    def _wrong(self) -> dict[str, tuple[str, str]]:
+        actual, wrong = self._actual, dict[str, tuple[str, str]]()
+        mode = mode_of(actual)
+        if mode is not None and not same(mode, self.mode):
+            wrong["mode"] = (self.mode.value, mode.value)
+        if self._model is not None and actual.model_id not in (None, self._model):
+            wrong["model"] = (self._model, str(actual.model_id))
+        if self._effort is not None and actual.reasoning_effort not in (None, self._effort.value):
+            wrong["effort"] = (self._effort.value, str(actual.reasoning_effort))
+        return wrong
+
+
+def _effort(word: str | None) -> ReasoningEffort | None:
+    return ReasoningEffort(word) if word in ReasoningEffort.__members__.values() else None

@@ -1,0 +1,330 @@
+"""What one can type to the demo agent, seen through its adapter."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+
+import pytest
+
+from farsteer.agents.base import Asked, Fragment, Prompt, Withdrawn
+from farsteer.agents.conformance.stage import Scene, Stage
+from farsteer.agents.demo import help_text
+from farsteer.agents.demo.repertoire import COMMANDS
+from farsteer.core.approvals import Answer, ApprovalKind, Outcome
+from farsteer.core.errors import Conflict
+from farsteer.core.events import (
+    AgentMessage,
+    AgentThought,
+    CommandsUpdate,
+    DeltaKind,
+    DiffBlock,
+    ModeUpdate,
+    Plan,
+    TitleUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    ToolStatus,
+    TurnEndReason,
+    UsageUpdate,
+)
+from farsteer.core.ids import new_id
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import Attachment
+from tests.agents.conftest import gone
+
+
+async def yolo(stage: Stage) -> Scene:
+    return await stage.launch(stage.plan(mode=PermissionMode.YOLO))
+
+
+def said(scene: Scene) -> str:
+    return scene.events(AgentMessage)[-1].text
+
+
+def statuses(scene: Scene) -> list[ToolStatus | None]:
+    return [update.status for update in scene.events(ToolCallUpdate)]
+
+
+async def test_free_text_gets_a_friendly_answer_that_streams(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("Good morning!")
+    assert "Good morning!" in said(scene)
+    assert "`help` lists everything" in said(scene)
+    assert len(scene.of(Fragment)) > 5
+
+
+async def test_the_help_names_every_command_and_so_does_the_launch(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("help")
+    (offered,) = scene.events(CommandsUpdate)
+    assert {command.name for command in offered.commands} == {command.usage for command in COMMANDS}
+    for command in COMMANDS:
+        assert command.usage in help_text()
+        assert command.summary in help_text()
+    assert said(scene) == help_text()
+
+
+async def test_several_commands_stand_in_one_message(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("say one\nsay two\nwith a second line\n\nthink of three")
+    assert [message.text for message in scene.events(AgentMessage)] == [
+        "one", "two\nwith a second line", "I have thought about it.",
+    ]  # fmt: skip
+    assert [thought.text for thought in scene.events(AgentThought)] == ["of three"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("run", "`run` needs a command"),
+        ("slow many", "'many' is no number"),
+        ("slow nan", "a number from 1 to 10000"),
+        ("several 51", "a number from 1 to 50"),
+        ("edit a.txt without an arrow", "`edit` needs a path"),
+        ("edit missing.txt a -> b", "there is no file missing.txt"),
+        ("write ../outside.txt x", "is outside of"),
+        ("read /etc/passwd", "is outside of"),
+        ("delete .", "is outside of"),
+        ("title", "`title` needs a text"),
+    ],
+)
+async def test_what_cannot_be_done_is_said_and_the_turn_ends(stage: Stage, typed: str, answer: str) -> None:
+    scene = await yolo(stage)
+    assert (await scene.turn(typed)).reason is TurnEndReason.END_TURN
+    assert answer in said(scene)
+
+
+async def test_a_command_streams_its_output_and_tells_its_end(stage: Stage) -> None:
+    scene = await yolo(stage)
+    await scene.turn("run echo out; echo err >&2; exit 3")
+    streamed = [f.delta for f in scene.of(Fragment) if f.delta.kind is DeltaKind.TOOL_OUTPUT]
+    assert "".join(delta.text for delta in streamed) == "out\nerr\n"
+    assert statuses(scene) == [ToolStatus.IN_PROGRESS, ToolStatus.FAILED]
+    assert "exit code 3" in scene.words()
+
+
+async def test_an_interrupt_kills_the_running_command_and_its_children(stage: Stage) -> None:
+    scene = await yolo(stage)
+    turn_id = await scene.begin("run sleep 300 & echo $!; sleep 300")
+    await scene.until(lambda: any(f.delta.kind is DeltaKind.TOOL_OUTPUT for f in scene.of(Fragment)))
+    child = int(next(f.delta.text for f in scene.of(Fragment)))
+    await scene.launch.interrupt()
+    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
+    assert statuses(scene)[-1] is ToolStatus.FAILED
+    await gone(child)
+    await scene.turn("run echo again")
+    assert "again" in scene.words()
+
+
+async def test_the_end_of_its_input_ends_the_agent_and_its_command(stage: Stage) -> None:
+    scene = await yolo(stage)
+    await scene.begin("run echo $$; sleep 300")
+    await scene.until(lambda: bool(scene.of(Fragment)))
+    command = int(scene.of(Fragment)[0].delta.text)
+    scene.launch._process._input.close()  # pyright: ignore[reportAttributeAccessIssue]
+    assert (await scene.exited()).exit_code == 0
+    await gone(command)
+
+
+async def test_a_write_shows_what_it_would_change_before_it_does(stage: Stage) -> None:
+    path = stage.directory / "notes.txt"
+    path.write_text("old\n")
+    scene = await stage.launch()
+    turn_id = await scene.begin("write notes.txt new")
+    (approval,) = await scene.asked()
+    diff = DiffBlock(path="notes.txt", old_text="old\n", new_text="new\n")
+    (call,) = scene.events(ToolCall)
+    assert call.content == (diff,)
+    assert [location.path for location in call.locations] == [os.path.realpath(path)]
+    assert approval.tool_call_id == call.tool_call_id
+    assert approval.arguments == {
+        "path": "notes.txt", "diff": {"path": "notes.txt", "old": "old\n", "new": "new\n"},
+    }  # fmt: skip
+    await scene.answer(approval, Outcome.APPROVED)
+    await scene.end(turn_id)
+    assert path.read_text() == "new\n"
+
+
+async def test_a_file_that_changed_since_it_was_shown_is_left_alone(stage: Stage) -> None:
+    path = stage.directory / "notes.txt"
+    scene = await stage.launch()
+    turn_id = await scene.begin("write notes.txt new")
+    (approval,) = await scene.asked()
+    path.write_text("somebody else")
+    await scene.answer(approval, Outcome.APPROVED)
+    await scene.end(turn_id)
+    assert path.read_text() == "somebody else"
+    assert "has changed since" in scene.words()
+
+
+async def test_a_link_out_of_the_directory_is_not_followed(stage: Stage) -> None:
+    outside = stage.directory.parent / "outside"
+    outside.mkdir()
+    (stage.directory / "way").symlink_to(outside)
+    scene = await yolo(stage)
+    await scene.turn("write way/x.txt hello")
+    assert "is outside of" in said(scene)
+    assert list(outside.iterdir()) == []
+
+
+async def test_files_are_written_edited_read_and_deleted(stage: Stage) -> None:
+    scene = await yolo(stage)
+    await scene.turn("write deep/a.txt hello world\nedit deep/a.txt world -> there\nread deep/a.txt")
+    assert (stage.directory / "deep/a.txt").read_text() == "hello there\n"
+    assert "hello there" in scene.words()
+    await scene.turn("delete deep/a.txt")
+    assert not (stage.directory / "deep/a.txt").exists()
+
+
+async def test_a_permission_for_the_session_is_remembered_by_the_session(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.begin("run echo one")
+    (approval,) = await scene.asked()
+    await scene.answer(approval, Outcome.APPROVED_FOR_SESSION)
+    await scene.end(turn_id)
+    await scene.turn("run echo two")
+    again = await stage.again(scene)
+    await again.turn("run echo three")
+    assert "three" in again.words()
+    assert again.of(Asked) == []
+    await again.launch.set_permission_mode(PermissionMode.READ_ONLY)
+    await again.turn("run touch four")
+    assert "not allowed in permission mode read-only" in again.words()
+
+
+async def test_an_interrupt_withdraws_what_is_asked(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.begin("several 3")
+    asked = await scene.asked(3)
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+    assert {withdrawn.approval_id for withdrawn in scene.of(Withdrawn)} == {approval.id for approval in asked}
+
+
+async def test_questions_of_every_kind_are_answered(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.begin("ask all")
+    (approval,) = await scene.asked()
+    answers = {"colour": ["green"], "toppings": ["olives", "basil"], "name": ["Bob"]}
+    await scene.answer(approval, Outcome.APPROVED, answers)
+    await scene.end(turn_id)
+    assert said(scene) == "You chose colour: green; toppings: olives, basil; name: Bob."
+
+
+async def test_a_question_may_stay_unanswered(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.begin("ask text")
+    (approval,) = await scene.asked()
+    await scene.answer(approval, Outcome.DENIED)
+    await scene.end(turn_id)
+    assert said(scene) == "Then I do not know."
+
+
+async def test_an_approved_plan_leaves_plan_mode_and_is_followed(stage: Stage) -> None:
+    scene = await stage.launch(stage.plan(mode=PermissionMode.PLAN))
+    turn_id = await scene.begin("plan")
+    (approval,) = await scene.asked()
+    assert approval.kind is ApprovalKind.PLAN
+    await scene.launch.answer(
+        approval, Answer(outcome=Outcome.APPROVED, option_id="approve", mode=PermissionMode.ACCEPT_EDITS)
+    )
+    await scene.end(turn_id)
+    assert [update.permission_mode for update in scene.events(ModeUpdate)] == [PermissionMode.ACCEPT_EDITS]
+    assert {entry.status for entry in scene.events(Plan)[-1].entries} == {"completed"}
+    await scene.turn("write a.txt hello")
+    assert (stage.directory / "a.txt").exists()
+
+
+async def test_a_refused_plan_changes_nothing(stage: Stage) -> None:
+    scene = await stage.launch(stage.plan(mode=PermissionMode.PLAN))
+    turn_id = await scene.begin("plan")
+    (approval,) = await scene.asked()
+    await scene.launch.answer(approval, Answer(outcome=Outcome.DENIED, message="too risky"))
+    await scene.end(turn_id)
+    assert said(scene) == "I drop the plan: too risky"
+    assert scene.events(ModeUpdate) == []
+    await scene.turn("write a.txt hello")
+    assert "not allowed in permission mode plan" in scene.words()
+
+
+async def test_title_todo_and_usage_are_told(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("title A walk\ntodo")
+    assert [update.title for update in scene.events(TitleUpdate)] == ["A walk"]
+    assert [[entry.status for entry in plan.entries] for plan in scene.events(Plan)] == [
+        ["in_progress", "pending", "pending"],
+        ["completed", "in_progress", "pending"],
+        ["completed", "completed", "in_progress"],
+        ["completed", "completed", "completed"],
+    ]
+    (usage,) = scene.events(UsageUpdate)
+    assert usage.output_tokens == len(" ".join(m.text for m in scene.events(AgentMessage)).split())
+    assert usage.context_size == 200_000
+
+
+async def test_model_effort_and_mode_change_while_it_runs(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.launch.set_model("demo-1-mini")
+    await scene.launch.set_effort(ReasoningEffort.XHIGH)
+    await scene.launch.set_permission_mode(PermissionMode.SAFE_YOLO)
+    await scene.turn("model")
+    assert said(scene) == "model demo-1-mini, effort xhigh, permission mode safe-yolo"
+    assert scene.events(ModeUpdate) == []
+
+
+async def test_what_is_said_into_a_running_turn_is_done_in_it(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.working("work 20 0.01")
+    await scene.launch.steer(Prompt(turn_id=turn_id, text="say I heard you"))
+    await scene.end(turn_id)
+    texts = [message.text for message in scene.events(AgentMessage)]
+    assert "I heard you" in texts
+    assert "Step 20 of 20 is done." in texts
+    with pytest.raises(Conflict):
+        await scene.launch.steer(Prompt(turn_id=turn_id, text="say too late"))
+
+
+async def test_attachments_arrive_whole(stage: Stage) -> None:
+    scene = await stage.launch()
+    data = os.urandom(3_000_000)
+    turn_id = new_id()
+    attachment = Attachment(
+        name="a.png", mime_type="image/png", data=base64.b64encode(data).decode(), size=len(data)
+    )
+    await scene.launch.send(Prompt(turn_id=turn_id, text="say seen", attachments=(attachment,)))
+    scene.sent.append(turn_id)
+    await scene.end(turn_id)
+    digest = hashlib.sha256(data).hexdigest()[:12]
+    assert scene.events(AgentMessage)[0].text == f"I got a.png (image/png, 3000000 bytes, sha256 {digest})."
+
+
+async def test_a_second_message_in_a_running_turn_is_refused(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.working("work 1000 0.05")
+    with pytest.raises(Conflict):
+        await scene.launch.send(Prompt(turn_id=new_id(), text="say no"))
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+
+
+async def test_an_interrupted_message_is_kept_as_far_as_it_came(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.working("slow 1000")
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+    (message,) = scene.events(AgentMessage)
+    assert message.partial
+    assert message.text.startswith("word1 ")
+    await scene.turn("history")
+    assert "word1" in said(scene)
+
+
+async def test_ids_of_two_launches_never_collide(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("say one\nflood 3")
+    again = await stage.again(scene)
+    await again.turn("say two\nflood 3")
+    ids = [message.message_id for each in (scene, again) for message in each.events(AgentMessage)]
+    assert len(ids) == len(set(ids)) == 8

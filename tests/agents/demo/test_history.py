@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farsteer.agents.demo.history import History, HistoryError, has_messages
+
+ID = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def told(folder: Path, *texts: str) -> History:
+    history = History.create(str(folder), ID)
+    for text in texts:
+        history.add({"role": "user", "anchor": f"at {text}", "text": text})
+    return history
+
+
+def texts(history: History) -> list[str]:
+    return [record["text"] for record in history.messages]
+
+
+def test_nothing_is_on_the_disk_before_the_first_message(tmp_path: Path) -> None:
+    told(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert not has_messages(str(tmp_path), ID)
+
+
+def test_what_was_said_is_resumed(tmp_path: Path) -> None:
+    told(tmp_path, "one", "zwei 🎉")
+    assert has_messages(str(tmp_path), ID)
+    assert texts(History.resume(str(tmp_path), ID)) == ["one", "zwei 🎉"]
+    assert (tmp_path / f"{ID}.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_torn_last_line_is_forgotten_and_not_continued(tmp_path: Path) -> None:
+    told(tmp_path, "one", "two")
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_bytes(path.read_bytes()[:-5])
+    history = History.resume(str(tmp_path), ID)
+    assert texts(history) == ["one"]
+    history.add({"role": "user", "anchor": "x", "text": "three"})
+    assert texts(History.resume(str(tmp_path), ID)) == ["one", "three"]
+
+
+def test_a_torn_only_line_is_no_conversation(tmp_path: Path) -> None:
+    (tmp_path / f"{ID}.jsonl").write_bytes(b'{"role":"user"')
+    assert not has_messages(str(tmp_path), ID)
+    history = told(tmp_path, "fresh")
+    assert texts(History.resume(str(tmp_path), ID)) == texts(history) == ["fresh"]
+
+
+def test_a_cut_is_on_the_disk_before_anything_else_happens(tmp_path: Path) -> None:
+    told(tmp_path, "one", "two", "three")
+    History.resume(str(tmp_path), ID, "at two")
+    assert texts(History.resume(str(tmp_path), ID)) == ["one", "two"]
+
+
+def test_a_fork_copies_and_leaves_its_source(tmp_path: Path) -> None:
+    told(tmp_path, "one", "two")
+    fork = History.fork(str(tmp_path), ID, OTHER, "at one")
+    fork.add({"role": "user", "anchor": "x", "text": "new"})
+    assert texts(History.resume(str(tmp_path), OTHER)) == ["one", "new"]
+    assert texts(History.resume(str(tmp_path), ID)) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        (lambda folder: History.create(folder, ID), "already_in_use"),
+        (lambda folder: History.resume(folder, OTHER), "not_found"),
+        (lambda folder: History.resume(folder, ID, "nowhere"), "unknown_anchor"),
+        (lambda folder: History.fork(folder, OTHER, OTHER), "not_found"),
+        (lambda folder: History.fork(folder, ID, ID), "already_in_use"),
+    ],
+    ids=["create", "resume", "cut", "fork of nothing", "fork onto itself"],
+)
+def test_what_cannot_be_opened_says_why_and_changes_nothing(tmp_path: Path, act, reason: str) -> None:
+    told(tmp_path, "one")
+    with pytest.raises(HistoryError) as caught:
+        act(str(tmp_path))
+    assert caught.value.reason == reason
+    assert texts(History.resume(str(tmp_path), ID)) == ["one"]
+
+
+def test_a_damaged_file_is_not_taken_for_a_conversation(tmp_path: Path) -> None:
+    told(tmp_path, "one")
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_bytes(b"not json\n" + path.read_bytes())
+    with pytest.raises(HistoryError) as caught:
+        History.resume(str(tmp_path), ID)
+    assert caught.value.reason == "damaged"
+
+
+def test_permissions_for_the_session_are_kept_apart_from_what_was_said(tmp_path: Path) -> None:
+    history = told(tmp_path, "one")
+    history.add({"role": "allow", "tool": "run"})
+    again = History.resume(str(tmp_path), ID)
+    assert (texts(again), again.allowed) == (["one"], {"run"})

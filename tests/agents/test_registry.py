@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from farsteer.agents import registry
+from farsteer.agents.demo.adapter import DemoAdapter
+from farsteer.core.errors import AgentError, ErrorCode
+
+
+class Foreign(DemoAdapter):
+    name = "foreign"
+
+
+class Broken(Foreign):
+    name = "broken"
+
+    def __init__(self) -> None:
+        raise RuntimeError("no licence")
+
+
+@pytest.fixture
+def foreign(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Packages that bring adapters: a good one, a broken one, one that is no adapter, one that claims our name."""
+    here = __name__
+    found = [
+        EntryPoint("foreign", f"{here}:Foreign", registry.GROUP),
+        EntryPoint("broken", f"{here}:Broken", registry.GROUP),
+        EntryPoint("renamed", f"{here}:Foreign", registry.GROUP),
+        EntryPoint("gone", "no_such_package:Adapter", registry.GROUP),
+        EntryPoint("demo", f"{here}:Foreign", registry.GROUP),
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+    registry._theirs.cache_clear()
+    yield
+    registry._theirs.cache_clear()
+    registry.adapter.cache_clear()
+
+
+async def test_the_demo_agent_is_always_there() -> None:
+    assert registry.names()[0] == "demo"
+    assert set(registry.PREFERENCE) <= set(registry.names())
+    info = await registry.adapter("demo").detect()
+    assert info.available
+    assert info.capabilities.resume
+
+
+def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(AgentError) as caught:
+        registry.adapter("nobody")
+    assert caught.value.code is ErrorCode.AGENT_UNKNOWN
+    assert "demo" in caught.value.details["agents"]
+
+
+@pytest.mark.usefixtures("foreign")
+def test_another_package_brings_an_adapter() -> None:
+    assert registry.names() == ("demo", "broken", "foreign", "gone", "renamed")
+    assert isinstance(registry.adapter("foreign"), Foreign)
+    assert registry.adapter("foreign") is registry.adapter("foreign")
+
+
+@pytest.mark.usefixtures("foreign")
+def test_nobody_takes_the_name_of_ours() -> None:
+    assert type(registry.adapter("demo")) is DemoAdapter
+
+
+@pytest.mark.usefixtures("foreign")
+@pytest.mark.parametrize("name", ["broken", "renamed", "gone"])
+def test_an_adapter_that_cannot_be_loaded_says_which(name: str) -> None:
+    with pytest.raises(AgentError) as caught:
+        registry.adapter(name)
+    assert caught.value.code is ErrorCode.AGENT_UNKNOWN
+    assert "Adapter" in caught.value.message or __name__ in caught.value.message
