@@ -1,0 +1,1 @@
+"""The real agents' CLIs, at pinned versions, offline. See docs/testing-agents.md."""

@@ -1,0 +1,144 @@
+"""`python -m tests.vendor.install`: every pinned CLI into a cache outside the repository, each once.
+
+A CLI is installed beside its place and then renamed into it, under a lock: what has its place is whole, however many
+processes install at once and whenever one is killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.node import NODE
+from tests.vendor.pins import PINS, Pin, here
+
+NPM = NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+TIMEOUT = 600.0
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def cache_folder() -> Path:
+    """Where the CLIs are kept: large, and the same for every checkout."""
+    if named := os.environ.get("FARSTEER_VENDOR_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farsteer" / "vendor"
+
+
+# Read once: tests give themselves another HOME.
+CACHE = cache_folder()
+
+
+class InstallFailed(Exception):
+    """npm could not get it, or got something else than was pinned."""
+
+
+def program(pin: Pin, cache: Path = CACHE) -> Path:
+    """Where the program is once it is installed."""
+    return _place(pin, cache) / "node_modules" / pin.program_here
+
+
+def _place(pin: Pin, cache: Path) -> Path:
+    return cache / f"{pin.id}-{here()}"
+
+
+def install(pin: Pin, cache: Path = CACHE) -> Path:
+    """The pinned program, installed now if it is not there yet."""
+    place = _place(pin, cache)
+    if place.is_dir():
+        return program(pin, cache)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _lock(cache / f".{pin.id}.lock"):
+        if not place.is_dir():
+            for abandoned in cache.glob(f".{pin.id}-*"):
+                shutil.rmtree(abandoned)
+            folder = Path(tempfile.mkdtemp(prefix=f".{pin.id}-", dir=cache))
+            try:
+                _fetch(pin, folder)
+                _check(pin, folder)
+                folder.chmod(0o755)
+                folder.rename(place)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    return program(pin, cache)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(pin: Pin, folder: Path) -> None:
+    (folder / "package.json").write_text(json.dumps({"private": True}))
+    packed = folder / ".npm"
+    command = [
+        str(NODE), str(NPM), "install", f"{pin.package_here}@{pin.version}", "--save-exact", "--cache", str(packed),
+        "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+        *([] if pin.scripts else ["--ignore-scripts"]),
+    ]  # fmt: skip
+    environment = {
+        **os.environ,
+        "NODE_OPTIONS": "--use-system-ca",
+        "PATH": f"{NODE.parent}:{os.environ['PATH']}",
+    }
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as npm:  # fmt: skip
+        try:
+            _, complaint = npm.communicate(timeout=TIMEOUT)
+        except BaseException as error:
+            os.killpg(npm.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise InstallFailed(f"npm took more than {TIMEOUT:g} s") from error
+            raise
+    if npm.returncode != 0:
+        raise InstallFailed(complaint.strip() or f"npm ended with {npm.returncode}")
+    shutil.rmtree(packed, ignore_errors=True)
+
+
+def _check(pin: Pin, folder: Path) -> None:
+    installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
+    got = installed[f"node_modules/{pin.package_here}"]
+    if got["version"] != pin.version:
+        raise InstallFailed(f"npm installed {got['version']}")
+    expected = pin.integrity.get(here())
+    if expected is not None and got.get("integrity") != expected:
+        raise InstallFailed(f"{pin.package_here} is not what was pinned: {got.get('integrity')}")
+    path = folder / "node_modules" / pin.program_here
+    if not os.access(path, os.X_OK):
+        raise InstallFailed(f"{pin.package_here} has no program {pin.program_here}")
+
+
+def main(cache: Path = CACHE) -> int:
+    failed = False
+    for pin in PINS:
+        known = program(pin, cache).exists()
+        started = time.monotonic()
+        try:
+            where = install(pin, cache)
+        except InstallFailed as error:
+            failed = True
+            print(f"vendor: {pin.name} {pin.version} is missing: {error}", file=sys.stderr)
+        else:
+            took = "" if known else f", installed in {time.monotonic() - started:.0f} s"
+            print(f"vendor: {pin.name} {pin.version} at {where}{took}", file=sys.stderr)
+    return 1 if failed and in_ci() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
