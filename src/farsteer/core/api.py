@@ -202,7 +202,7 @@ class MessagesResponse(Response):
 
 class NewAttachment(Request):
     name: Name
-    data: str
+    data: Annotated[str, Meta(extra_json_schema={"format": "byte", "contentEncoding": "base64"})]
     mime_type: Annotated[str, Meta(max_length=100)] = "application/octet-stream"
 
     def attachment(self, size: int) -> Attachment:
@@ -297,10 +297,13 @@ class ApprovalAnswered(Response):
     by: str | None
 
 
+ScopeName = Annotated[str, Meta(extra_json_schema={"enum": ["read", "write", "approve", "admin", "runner"]})]
+
+
 class NewToken(Request):
     label: Name
-    namespace: Annotated[str, Meta(max_length=64)] | None = None
-    scopes: list[str] | None = None
+    namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
+    scopes: list[ScopeName] | None = None
     expires_in: Annotated[int, Meta(ge=60)] | None = None
     """Seconds; None: until revoked."""
 
