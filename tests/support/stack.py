@@ -114,8 +114,10 @@ class Stack:
 
 
 @asynccontextmanager
-async def farsteer(home: Path, *, with_runner: bool = True, **config: Any) -> AsyncGenerator[Stack]:
-    async with asyncio.timeout(60), AsyncExitStack() as opened:
+async def farsteer(
+    home: Path, *, with_runner: bool = True, seconds: float = 60, **config: Any
+) -> AsyncGenerator[Stack]:
+    async with asyncio.timeout(seconds), AsyncExitStack() as opened:
         hub = await Hub.open(home, OWNER)
         opened.push_async_callback(hub.close)
         url = await opened.enter_async_context(serve(hub, ServerConfig(port=0, **config)))

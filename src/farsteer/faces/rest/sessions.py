@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Annotated
 
@@ -28,7 +29,7 @@ from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import TEXTS, AnyEndpoint, Call, Endpoint, Nothing
 from farsteer.hub import Scope
 
-_MAX_KEY = 200
+_KEY = "^[!-~]{1,200}$"
 
 
 class SessionsQuery(Request):
@@ -42,8 +43,8 @@ class SessionsQuery(Request):
 
 async def create_session(call: Call[CreateSession, None]) -> Response:
     key = call.request.headers.get("idempotency-key")
-    if key is not None and not (0 < len(key) <= _MAX_KEY and key.isprintable() and key.isascii()):
-        raise BadRequest(f"Idempotency-Key must be 1 to {_MAX_KEY} printable ASCII characters")
+    if key is not None and not re.fullmatch(_KEY, key):
+        raise BadRequest("Idempotency-Key must be 1 to 200 visible ASCII characters")
     creation = await call.hub.sessions.create(call.caller, call.body, idempotency_key=key)
     return reply(creation.body, creation.status)
 
@@ -117,7 +118,7 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="POST", path="/api/sessions", handler=create_session, scope=Scope.WRITE,
         body=CreateSession, max_body=TEXTS, response=SessionCreated, errors=(404, *_MACHINE),
         failure=not_created, failure_shape=SessionNotCreated,
-        headers={"Idempotency-Key": {"type": "string", "minLength": 1, "maxLength": _MAX_KEY}},
+        headers={"Idempotency-Key": {"type": "string", "pattern": _KEY}},
         tag="Sessions", summary="Create a session",
         description="Succeeds when the agent is ready to take a message; `logs` are the steps taken, also on "
         "failure. `agent` left out: the first installed one of the machine's preference list. The same "
