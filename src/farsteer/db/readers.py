@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from farsteer.core.errors import Unavailable
 from farsteer.db.connection import connect
 
 T = TypeVar("T")
@@ -20,16 +21,20 @@ class Readers:
 
     def __init__(self, path: Path, threads: int = 2) -> None:
         self._path = path
+        self._closed = False
         self._own = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(threads, f"reader {path.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """What `work` reads, in one snapshot."""
+        if self._closed:
+            raise Unavailable("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
 
     async def close(self) -> None:
-        """Wait for the reads that run."""
+        """Wait for the reads that run. Idempotent."""
+        self._closed = True
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:

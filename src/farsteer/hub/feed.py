@@ -7,12 +7,15 @@ Stored events reach the listeners in the order of their cursors.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import msgspec
 
 from farsteer.core.wire import encode
+
+_log = logging.getLogger(__name__)
 
 MESSAGE = "message-received"
 
@@ -93,7 +96,7 @@ Listener = Callable[[list[SyncEvent]], None]
 
 
 class Feed:
-    """Hands each batch of events to every listener, in order, on the event loop."""
+    """Hands each batch of events to every listener, in order, on the event loop. One that fails harms no other."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -104,4 +107,7 @@ class Feed:
 
     def publish(self, events: list[SyncEvent]) -> None:
         for listener in tuple(self._listeners):
-            listener(events)
+            try:
+                listener(events)
+            except Exception:  # noqa: BLE001
+                _log.exception("a listener of the feed failed")

@@ -8,6 +8,8 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 
+from msgspec import Struct
+
 from farsteer.core.commands import Command, Create, Delete
 from farsteer.core.errors import ErrorCode, Forbidden, MachineOffline, Unavailable
 from farsteer.core.ids import is_uuid
@@ -25,6 +27,7 @@ from farsteer.link.messages import (
     Deltas,
     Events,
     Hello,
+    Item,
     Ping,
     Pong,
     Refused,
@@ -37,10 +40,19 @@ from farsteer.link.transport import LinkClosed, Transport
 
 _log = logging.getLogger(__name__)
 
-_IN_FLIGHT = 64
-"""Frames taken from a runner and not yet committed; then we read no more from it."""
+_MAX_FRAMES = 256
+_MAX_BYTES = 32 * 1024 * 1024
+"""What is taken from a runner and not yet committed; beyond that we read no more from it."""
 
 LinkTransport = Transport[ToRunner, ToHub]
+
+
+class _Batch(Struct, frozen=True):
+    """Events on their way to the disk."""
+
+    session: str
+    size: int
+    appended: asyncio.Future[Appended]
 
 
 class RunnerLink:
@@ -63,8 +75,12 @@ class RunnerLink:
         self._ids = itertools.count(1)
         self.welcomed = False
         self._ours: set[str] = set()
-        self._unknown: set[str] = set()
-        self._uncommitted: asyncio.Queue[tuple[str, asyncio.Future[Appended]]] = asyncio.Queue(_IN_FLIGHT)
+        """Sessions whose fragments are passed on."""
+        self._ended: set[str] = set()
+        """Sessions the runner was told to end."""
+        self._uncommitted: asyncio.Queue[_Batch] = asyncio.Queue(_MAX_FRAMES)
+        self._uncommitted_bytes = 0
+        self._room = asyncio.Event()
 
     async def welcome(self, connected: Connected) -> None:
         self._ours.update(connected.acked)
@@ -97,6 +113,9 @@ class RunnerLink:
     async def call(self, session_id: str, command: Command, timeout: float) -> Reply:
         if not self.welcomed:
             raise MachineOffline
+        if isinstance(command, Delete):
+            self._ours.discard(session_id)
+            self._ended.add(session_id)
         id = next(self._ids)
         answer = self._calls[id] = asyncio.get_running_loop().create_future()
         try:
@@ -111,14 +130,9 @@ class RunnerLink:
             raise MachineOffline from None
         finally:
             del self._calls[id]
-        self._follow(session_id, command, reply)
-        return reply
-
-    def _follow(self, session_id: str, command: Command, reply: Reply) -> None:
         if isinstance(command, Create) and reply.error is None:
             self._ours.add(session_id)
-        elif isinstance(command, Delete):
-            self._ours.discard(session_id)
+        return reply
 
     async def _send(self, message: ToRunner) -> None:
         """One at a time. A runner that does not read is as dead as a silent one."""
@@ -136,10 +150,7 @@ class RunnerLink:
             message = await receive(self._transport, self._silence)
             match message:
                 case Events():
-                    appended = await self._store.append(
-                        self._namespace, self._machine_id, message.session, message.items, message.state
-                    )
-                    await self._uncommitted.put((message.session, appended))
+                    await self._take_in(message)
                 case Deltas():
                     self._pass_on(message)
                 case Reply():
@@ -150,6 +161,19 @@ class RunnerLink:
                     await self._send(Pong())
                 case Hello():
                     raise LinkClosed("the runner said hello twice")
+
+    async def _take_in(self, message: Events) -> None:
+        """Hand a batch to the store and read on, unless too much is on its way already."""
+        _check_text(message.items)
+        appended = await self._store.append(
+            self._namespace, self._machine_id, message.session, message.items, message.state
+        )
+        size = sum(len(item.body) for item in message.items)
+        self._uncommitted_bytes += size
+        await self._uncommitted.put(_Batch(message.session, size, appended))
+        while self._uncommitted_bytes > _MAX_BYTES:
+            self._room.clear()
+            await self._room.wait()
 
     def _pass_on(self, message: Deltas) -> None:
         """Fragments overtake the disk. Those of a session that is not this machine's go nowhere."""
@@ -171,16 +195,18 @@ class RunnerLink:
         """Tell the runner what is on the disk: once for all that one commit brought."""
         while True:
             acks: dict[str, int] = {}
-            session, appended = await self._uncommitted.get()
-            await self._take(session, await appended, acks)
+            await self._settle(await self._uncommitted.get(), acks)
             while not self._uncommitted.empty():
-                session, appended = self._uncommitted.get_nowait()
-                if not appended.done() and acks:
+                batch = self._uncommitted.get_nowait()
+                if not batch.appended.done():
                     await self._send_acks(acks)
-                await self._take(session, await appended, acks)
+                await self._settle(batch, acks)
             await self._send_acks(acks)
 
-    async def _take(self, session: str, appended: Appended, acks: dict[str, int]) -> None:
+    async def _settle(self, batch: _Batch, acks: dict[str, int]) -> None:
+        session, appended = batch.session, await batch.appended
+        self._uncommitted_bytes -= batch.size
+        self._room.set()
         if appended.gap:
             raise LinkClosed(f"session {session}: events are missing after {appended.held}")
         if appended.known:
@@ -189,15 +215,24 @@ class RunnerLink:
             acks[session] = appended.held
             return
         self._ours.discard(session)
-        if session not in self._unknown:
-            self._unknown.add(session)
-            _log.warning("machine %s: session %s is not known here; ending it", self._machine_id, session)
+        if session not in self._ended:
+            self._ended.add(session)
+            _log.info("machine %s: session %s is not known here; ending it", self._machine_id, session)
             await self._send(Call(id=next(self._ids), session=session, command=Delete()))
 
     async def _send_acks(self, acks: dict[str, int]) -> None:
         for session, seq in acks.items():
             await self._send(Ack(session=session, seq=seq))
         acks.clear()
+
+
+def _check_text(items: list[Item]) -> None:
+    """Entries are passed on as they are; one that is no UTF-8 would cut off everybody who listens."""
+    try:
+        for item in items:
+            str(item.body, "utf-8")
+    except UnicodeDecodeError:
+        raise LinkClosed("an event is not UTF-8") from None
 
 
 async def receive(transport: LinkTransport, silence: float) -> ToHub:

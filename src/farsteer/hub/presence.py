@@ -78,14 +78,13 @@ class Presence:
     def _tell(self, namespace: str) -> None:
         del self._timers[namespace]
         users = self._users(namespace)
-        if users == self._told.get(namespace, []):
-            return
+        told = self._told.pop(namespace, [])
         if users:
             self._told[namespace] = users
         else:
-            self._told.pop(namespace, None)
             self._there.pop(namespace, None)
-        self._publish(namespace, "online-users-changed", None, users, "online-users")
+        if users != told:
+            self._publish(namespace, "online-users-changed", None, users, "online-users")
 
     def _publish(self, namespace: str, type: str, subject: str | None, payload: object, key: str) -> None:
         self._feed.publish([sync_event(namespace, type, subject, encode(payload), merge_key=f"{type}:{key}")])

@@ -56,7 +56,10 @@ class SqliteStore:
     @classmethod
     async def open(cls, path: Path, feed: Feed, *, clock: Clock = now_ms) -> SqliteStore:
         """Open or create it, and finish what a former life of the hub left half done."""
-        writer = await Writer.open(path, MIGRATIONS)
+        try:
+            writer = await Writer.open(path, MIGRATIONS)
+        except sqlite3.DatabaseError as error:
+            raise Unavailable(f"{path} cannot be opened: {error}") from error
         try:
             store = cls(writer, Readers(path), feed, await writer.run(_epoch), clock)
             await store._recover()
