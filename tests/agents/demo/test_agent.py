@@ -194,6 +194,21 @@ async def test_a_permission_for_the_session_is_remembered_by_the_session(stage: 
     assert "not allowed in permission mode read-only" in again.words()
 
 
+async def test_an_answer_may_allow_further_tools(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.begin("run echo one")
+    (approval,) = await scene.asked()
+    answer = Answer(outcome=Outcome.APPROVED, option_id="allow", allow_tools=("write",))
+    await scene.launch.answer(approval, answer)
+    await scene.end(turn_id)
+    await scene.turn("write a.txt hello")
+    assert (stage.directory / "a.txt").exists()
+    turn_id = await scene.begin("run echo two")
+    await scene.asked(2)
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+
+
 async def test_an_interrupt_withdraws_what_is_asked(stage: Stage) -> None:
     scene = await stage.launch()
     turn_id = await scene.begin("several 3")

@@ -15,7 +15,7 @@ import pytest
 
 from farsteer.agents.base import Exited, Fragment, LaunchPlan, Prompt, TurnEnded
 from farsteer.agents.conformance.stage import Stage
-from farsteer.core.errors import AgentError, BadRequest, ErrorCode
+from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode
 from farsteer.core.events import AgentMessage, Notice, Other, ToolCallUpdate, ToolStatus, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
@@ -205,6 +205,16 @@ async def test_a_conversation_is_created_once_and_resumed_only_if_it_is_there(st
     assert caught.value.details["reason"] == "unknown_anchor"
 
 
+async def test_a_message_that_cannot_be_stored_is_refused(stage: Stage) -> None:
+    scene = await stage.launch()
+    state = Path(scene.plan.state_dir)
+    state.rename(state.with_name("moved"))
+    with pytest.raises(Conflict, match="could not be stored"):
+        await scene.launch.send(Prompt(turn_id=new_id(), text="say hello"))
+    state.with_name("moved").rename(state)
+    await scene.turn("say hello")
+
+
 async def test_an_id_that_is_a_path_is_refused(stage: Stage) -> None:
     with pytest.raises(BadRequest):
         await stage.launch(stage.plan(resume="../../etc/passwd"))
@@ -249,12 +259,14 @@ async def test_a_runner_that_is_killed_takes_agent_and_command_with_it(tmp_path:
 
 async def test_stop_returns_though_nobody_takes_what_is_left(stage: Stage) -> None:
     taken = asyncio.Event()
+    taken.set()
 
     class Stuck:
         async def put(self, outputs: object) -> None:
             await taken.wait()
 
     launch = await stage.adapter.start(stage.plan(), Stuck())
+    taken.clear()
     begun = time.monotonic()
     await launch.stop(0.3)
     assert time.monotonic() - begun < 3

@@ -14,7 +14,8 @@ The client speaks first; every line of the agent carries `type` and a rising num
       {"type":"tool_output","call":C,"text"} …, {"type":"tool_update","call":C,"status","text"?}
     ← {"type":"ask","ask":A,"kind":"permission"|"question"|"plan","title","call"?,"tool"?,"toolKind"?,"arguments"?,
        "options"?,"questions"?,"plan"?}, {"type":"withdraw","ask":A}
-    → {"do":"answer","ask":A,"allow":true|false,"always"?,"abort"?,"answers"?,"mode"?,"message"?}
+    → {"do":"answer","ask":A,"allow":true|false,"always"?,"tools"?,"abort"?,"answers"?,"mode"?,
+       "message"?}
     ← {"type":"plan","entries"}, {"type":"usage",…}, {"type":"title","title"}, {"type":"mode","mode"}
     → {"do":"set","mode"?,"model"?,"effort"?}, {"do":"interrupt"}
     ← {"type":"end","turn":T,"reason","error"?}
@@ -80,23 +81,28 @@ class Agent:
             if self._turn is not None and self._turn.ends:
                 self._reply(request, "a turn is running")
                 return
-            turn = self._turn = Turn(self._session, request["turn"], perform)
-        self._remember(request)
-        self._reply(request)
-        self._prompts.put((turn, request))
+            if self._remember(request):
+                turn = self._turn = Turn(self._session, request["turn"], perform)
+                self._prompts.put((turn, request))
 
     def _steer(self, request: dict[str, Any]) -> None:
         with self._lock:
             if self._turn is None or self._turn.id != request["turn"]:
                 self._reply(request, "that turn is over")
                 return
-            self._remember(request)
-            self._reply(request)
-            self._turn.steering.put(request["text"])
+            if self._remember(request):
+                self._turn.steering.put(request["text"])
 
-    def _remember(self, request: dict[str, Any]) -> None:
+    def _remember(self, request: dict[str, Any]) -> bool:
+        """Put the message on the disk and say so, or say why not."""
         anchor = self._session.new_id("u")
-        self._session.history.add({"role": "user", "anchor": anchor, "text": request["text"]})
+        try:
+            self._session.history.add({"role": "user", "anchor": anchor, "text": request["text"]})
+        except OSError as error:
+            self._reply(request, f"the message could not be stored: {error}")
+            return False
+        self._reply(request)
+        return True
 
     def _reply(self, request: dict[str, Any], error: str | None = None) -> None:
         self._session.out.send("reply", id=request["id"], error=error)

@@ -31,6 +31,7 @@ class DemoLaunch(Launch):
         self._sink = sink
         self._turns = Turns()
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._opened = False
         self._ready = False
         self._registered = False
         self._heard = 0
@@ -103,7 +104,7 @@ class DemoLaunch(Launch):
         await self._tell(
             "answer", ask=self._asks.pop(approval.id), allow=answer.outcome.allows, answers=answer.answers,
             always=answer.outcome is Outcome.APPROVED_FOR_SESSION, abort=answer.outcome is Outcome.ABORT,
-            mode=answer.mode, message=answer.message,
+            tools=answer.allow_tools, mode=answer.mode, message=answer.message,
         )  # fmt: skip
 
     async def interrupt(self) -> None:
@@ -162,6 +163,9 @@ class DemoLaunch(Launch):
             else:
                 self._take(wire.decode(line))
         await self._deliver()
+        # Only now, so that what belongs to the launch stands before the first turn.
+        if self._opened and not self._hello.done():
+            self._hello.set_result(None)
 
     def _take(self, line: wire.Known | wire.Unknown | wire.Garbage) -> None:
         if line.n is not None:
@@ -198,8 +202,7 @@ class DemoLaunch(Launch):
         if hello.messages:
             self._register()
         self._turns.say(translation.commands(hello))
-        if not self._hello.done():
-            self._hello.set_result(None)
+        self._opened = True
 
     def _refuse(self, error: AgentError) -> None:
         if not self._hello.done():

@@ -53,8 +53,8 @@ def use(turn: Turn, *tools: Tool) -> int:
         if not answer.allow:
             _fail(turn, call, f"denied: {answer.message}" if answer.message else "denied")
             continue
-        if answer.always:
-            turn.session.history.add({"role": "allow", "tool": tool.name})
+        for name in [*answer.tools, *([tool.name] if answer.always else [])]:
+            turn.session.history.add({"role": "allow", "tool": name})
         done += _act(turn, tool, call)
     return done
 

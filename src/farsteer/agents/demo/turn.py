@@ -22,6 +22,8 @@ class Answer:
         self.ask = ask
         self.allow: bool = reply.get("allow", False)
         self.always: bool = reply.get("always", False)
+        self.tools: list[str] = reply.get("tools") or []
+        """Further tools that are allowed for the session."""
         self.abort: bool = reply.get("abort", False)
         self.answers: dict[str, list[str]] = reply.get("answers") or {}
         self.mode: str | None = reply.get("mode")

@@ -150,6 +150,4 @@ def _error(method: str, failure: wire.Failure, *, optional: bool) -> FarsteerErr
     if code == NOT_FOUND:
         return NotFound(f"Droid: {text}", rpc_code=code)
     ours = {PARSE_ERROR: ErrorCode.AGENT_PROTOCOL, DISCONNECTED: ErrorCode.AGENT_DIED}
-    return AgentError(
-        f"Droid: {text} ({method})", code=ours.get(code, ErrorCode.AGENT_FAILED), rpc_code=code
-    )
+    return AgentError(f"Droid: {text} ({method})", code=ours.get(code, ErrorCode.AGENT_FAILED), rpc_code=code)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.droid.notes import Settings
-from farsteer.core.events import ModeUpdate, Notice
+from farsteer.core.events import ModeUpdate, Notice, SessionEvent
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
 _LEVELS = {
@@ -31,6 +31,7 @@ _MODES = {
     "medium": PermissionMode.SAFE_YOLO,
     "high": PermissionMode.YOLO,
 }
+_NAMES = {"mode": "permission mode", "model": "model", "effort": "reasoning effort"}
 
 
 def mode_params(mode: PermissionMode, *, old: bool = False) -> dict[str, Any]:
@@ -78,6 +79,9 @@ class Dial:
         self._model = model
         self._effort = effort
         self._actual = Settings()
+        self._asking: dict[str, Any] = {}
+        """What a request of ours that is under way asks for."""
+        self._before = (mode, model, effort)
         self.models: dict[str, Any] = {}
         """Each model Droid offers, by its id."""
 
@@ -92,10 +96,14 @@ class Dial:
         self._actual = msgspec.structs.replace(self._actual, **said)
 
     def want(
-        self, mode: PermissionMode | None = None, model: str | None = None, effort: ReasoningEffort | None = None
+        self,
+        mode: PermissionMode | None = None,
+        model: str | None = None,
+        effort: ReasoningEffort | None = None,
     ) -> dict[str, Any]:
-        """Our side now believes this; the parameters that make it true."""
+        """Our side now believes this; the parameters that make it true. `confirm` is to follow."""
         params: dict[str, Any] = {}
+        self._before = (self.mode, self._model, self._effort)
         if mode is not None:
             self.mode = mode
             params |= mode_params(mode, old=self.old)
@@ -105,48 +113,66 @@ class Dial:
         if effort is not None:
             self._effort = effort
             params["reasoningEffort"] = effort.value
+        self._asking = {"mode": mode, "model": model, "effort": effort}
         return params
 
     def missing(self) -> dict[str, Any]:
-        """What Droid has otherwise than our side wants it."""
+        """The parameters for what Droid has otherwise than our side wants it."""
         wrong = self._wrong()
+        if not wrong:
+            return {}
         return self.want(
             self.mode if "mode" in wrong else None,
             self._model if "model" in wrong else None,
             self._effort if "effort" in wrong else None,
         )
 
-    def ignored(self) -> list[Notice]:
-        """What was asked for and not done, and a model that nobody knows."""
-        names = {"mode": "permission mode", "model": "model", "effort": "reasoning effort"}
-        said = [
+    def refused(self) -> None:
+        """Our request failed: our side believes what it believed before."""
+        self._asking = {}
+        self.mode, self._model, self._effort = self._before
+
+    def confirm(self) -> list[SessionEvent]:
+        """Our request is done: what of it was silently ignored, and what our side is to believe instead."""
+        asked = {what for what, value in self._asking.items() if value is not None}
+        said: list[SessionEvent] = [
             Notice(
-                text=f"Droid did not take the {names[what]} {asked}: it stays at {has}", level="warning",
-                code="setting_ignored", meta={"setting": what, "asked": asked, "actual": has},
+                text=f"Droid did not take the {_NAMES[what]} {wanted}: it stays at {has}", level="warning",
+                code="setting_ignored", meta={"setting": what, "asked": wanted, "actual": has},
             )
-            for what, (asked, has) in self._wrong().items()
+            for what, (wanted, has) in self._wrong().items()
+            if what in asked
         ]  # fmt: skip
-        if self._model is not None and self.models and self._model not in self.models:
+        if "model" in asked and self.models and self._model not in self.models:
             said.append(
                 Notice(
                     text=f"Droid does not list the model {self._model}", level="warning", code="unknown_model",
                     meta={"model": self._model},
                 )
             )  # fmt: skip
-        return said
+        self._asking = {}
+        news = self.news()
+        return said if news is None else [*said, news]
 
     def news(self) -> ModeUpdate | None:
-        """How it is now, if our side believes otherwise; from then on it believes that."""
-        mode = mode_of(self._actual)
-        changed = mode if mode is not None and not same(mode, self.mode) else None
-        model = self._actual.model_id if self._actual.model_id != self._model else None
-        effort = _effort(self._actual.reasoning_effort)
-        if effort is self._effort or self._effort is None:
-            effort = None
-        if changed is None and model is None and effort is None:
+        """How it is now, if our side believes otherwise; from then on it believes that.
+
+        While a request of ours is under way there is none: it would tell our side its own wish, or the state before it.
+        """
+        if self._asking:
             return None
-        self.mode, self._model, self._effort = changed or self.mode, model or self._model, effort or self._effort
-        return ModeUpdate(permission_mode=changed, model=model, effort=effort)
+        actual = self._actual
+        mode, model, effort = mode_of(actual), actual.model_id, _effort(actual.reasoning_effort)
+        changed = ModeUpdate(
+            permission_mode=None if mode is None or same(mode, self.mode) else mode,
+            model=None if model == self._model else model,
+            effort=None if effort == self._effort or self._effort is None else effort,
+        )
+        self.mode = changed.permission_mode or self.mode
+        self._model = changed.model or self._model
+        if actual.reasoning_effort is not None and self._effort is not None:
+            self._effort = effort
+        return None if changed == ModeUpdate() else changed
 
     def _wrong(self) -> dict[str, tuple[str, str]]:
         actual, wrong = self._actual, dict[str, tuple[str, str]]()
