@@ -15,5 +15,12 @@ async def stack(home: Path) -> AsyncIterator[Stack]:
 
 
 @pytest.fixture
+async def hub_only(home: Path) -> AsyncIterator[Stack]:
+    """No machine: it starts faster."""
+    async with farsteer(home, with_runner=False) as stack:
+        yield stack
+
+
+@pytest.fixture
 async def owner(stack: Stack) -> Account:
     return await stack.sign_in()

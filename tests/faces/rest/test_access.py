@@ -4,6 +4,7 @@ import re
 
 import httpx
 import msgspec
+import pytest
 
 from farsteer.core.ids import new_id
 from farsteer.faces.rest.app import TABLE
@@ -25,6 +26,11 @@ def body(endpoint: AnyEndpoint) -> bytes | None:
 async def call(client: httpx.AsyncClient, endpoint: AnyEndpoint, token: str | None) -> httpx.Response:
     headers = {"content-type": "application/json"} | ({"authorization": token} if token is not None else {})
     return await client.request(endpoint.method, address(endpoint), content=body(endpoint), headers=headers)
+
+
+@pytest.fixture
+def stack(hub_only: Stack) -> Stack:
+    return hub_only
 
 
 async def test_every_route_but_the_open_ones_needs_a_token(stack: Stack) -> None:

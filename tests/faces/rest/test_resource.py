@@ -9,6 +9,11 @@ from farsteer.core.ids import is_uuid, new_id
 from tests.support.stack import Account, Stack
 
 
+@pytest.fixture
+def stack(hub_only: Stack) -> Stack:
+    return hub_only
+
+
 async def test_an_unknown_address(owner: Account) -> None:
     for path in (
         "/nowhere",
