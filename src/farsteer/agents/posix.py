@@ -1,4 +1,4 @@
-"""What the agents' processes need of POSIX, and nothing else of ours may use.
+"""What running agents needs of POSIX, in one place, so that another system can get its own module beside it.
 
 An agent leads its own session. Its children may open process groups of their own (shells with job control do), but
 they stay in the session unless they leave it on purpose, so the session is what we sweep when the leader is gone.

@@ -28,7 +28,7 @@ from farsteer.core.events import (
     ToolCallUpdate,
     ToolStatus,
     TurnEndReason,
-)  # fmt: skip
+)
 
 _REMEMBERED = 512
 """Finished messages of a turn whose repetition is noticed; more would let a flood eat memory."""

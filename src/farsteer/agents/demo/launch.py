@@ -184,6 +184,7 @@ class DemoLaunch(Launch):
             case wire.Withdraw():
                 for approval_id in [known for known, ask in self._asks.items() if ask == line.ask]:
                     self._turns.withdraw(approval_id)
+                    del self._asks[approval_id]
             case wire.End():
                 if line.turn == self._turns.current:
                     self._turns.end(line.reason, line.error)

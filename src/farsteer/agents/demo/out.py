@@ -26,7 +26,7 @@ class Out:
             self._write(self._line(type, fields) * times)
 
     def flood(self, template: bytes, count: int) -> None:
-        """`template` twice filled with the line's number, numbered lines `count` times over. For benchmarks."""
+        """`count` lines at once, each with its own number in the three places of `template`. For benchmarks."""
         with self._lock:
             first = self._number + 1
             self._number += count
