@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -153,3 +155,13 @@ async def test_a_request_that_ends_soon_is_answered(hub: Hub, monkeypatch: pytes
             await reached.wait()
             asyncio.get_running_loop().call_later(0.2, go_on.set)
         assert (await asking).status_code == 200
+
+
+def test_the_server_starts_without_what_only_some_requests_need() -> None:
+    late = [
+        "pydantic", "litestar", "starlette.testclient", "psutil", "farsteer.faces.rest.openapi",
+        "farsteer.faces.rest.page",
+    ]  # fmt: skip
+    script = f"import sys, farsteer.faces.server; print([name for name in {late} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
+    assert result.stdout == "[]\n", result.stderr

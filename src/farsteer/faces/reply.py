@@ -42,7 +42,7 @@ def error_headers(error: FarsteerError) -> dict[str, str]:
         case 401:
             return {"www-authenticate": "Bearer"}
         case 405:
-            return {"allow": ", ".join(error.details["allow"])}
+            return {"allow": ", ".join(error.details.get("allow", ()))}
         case 429 if "retryAfter" in error.details:
             return {"retry-after": str(error.details["retryAfter"])}
         case _:

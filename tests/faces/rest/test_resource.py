@@ -118,6 +118,19 @@ async def test_a_defect_of_ours_is_logged_and_not_shown(
     assert "inside story" in str(record.exc_info[1])
 
 
+async def test_a_defect_while_signing_in_has_the_same_shape(
+    stack: Stack, owner: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("the inside story")
+
+    monkeypatch.setattr(stack.hub.tokens, "verify", broken)
+    for response in (await owner.get("/api/machines"), await owner.post("/api/sessions", json={})):
+        assert response.status_code == 500
+        assert response.json()["error"]["code"] == "internal"
+        assert "inside story" not in response.text
+
+
 async def test_no_token_in_any_log(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         owner = await stack.sign_in()

@@ -23,7 +23,8 @@ minutes. Ids are UUIDs; what belongs to another namespace does not exist.
 Requests with unknown fields are refused; responses may gain fields. Every error is
 `{"error": {"code", "message", "details"?}}`, and its `code` is stable.
 
-Live events come over Socket.IO (namespace `/events`) and, with the same content, as Server-Sent Events."""
+Live events come over Socket.IO, `io(HUB + "/events", {auth: {token: JWT}})` with the event name `event`, and with the
+same content as Server-Sent Events."""
 
 
 def document(endpoints: Sequence[AnyEndpoint]) -> Json:

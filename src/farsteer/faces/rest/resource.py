@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -47,25 +48,22 @@ class Resource:
         await response(scope, receive, send)
 
     async def _answer(self, endpoint: AnyEndpoint, request: Request) -> ASGIApp:
+        shape = error_body
         try:
             caller = await self._authenticate(endpoint, request)
-        except FarsteerError as error:
-            return error_reply(error)
-        try:
+            shape = endpoint.failure or error_body
             query = decode_query(request.scope["query_string"], endpoint.query or NoQuery)
             body = await _body(endpoint, request)
             answer = await endpoint.handler(Call(self._hub, request, body, query, caller))
         except FarsteerError as error:
-            return _failure(endpoint, error)
+            return _refusal(error, shape)
         except ClientDisconnect:
             raise
         except Exception:
             # Where a defect of ours becomes an answer: the log has the traceback, the caller its id.
             error_id = new_id()
             logger.exception("error %s in %s %s", error_id, request.method, endpoint.path)
-            return _failure(
-                endpoint, Internal("an error of the hub's own; its log has the details", id=error_id)
-            )
+            return _refusal(Internal("the hub failed; its log has the details", id=error_id), shape)
         return answer if callable(answer) else reply(answer, endpoint.status)
 
     async def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
@@ -84,9 +82,8 @@ class Resource:
         return caller
 
 
-def _failure(endpoint: AnyEndpoint, error: FarsteerError) -> Response:
-    body = endpoint.failure(error) if endpoint.failure else error_body(error)
-    return reply(body, error.status, error_headers(error))
+def _refusal(error: FarsteerError, shape: Callable[[FarsteerError], Struct]) -> Response:
+    return reply(shape(error), error.status, error_headers(error))
 
 
 async def _body(endpoint: AnyEndpoint, request: Request) -> Any:
