@@ -173,6 +173,17 @@ class TestSending:
         again = await hub.sessions.send(ME, session_id, SendMessage(text="a", local_id="l"))
         assert again.state is ItemState.FAILED
 
+    async def test_a_runner_cannot_unmake_a_message(
+        self, hub: Hub, runner: ScriptedRunner, session_id: str
+    ) -> None:
+        runner.confirms_messages = False
+        item = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        await runner.called(Send)
+        for state in (ItemState.ACCEPTED, ItemState.DELIVERED, ItemState.QUEUED):
+            await runner.say(session_id, ev.QueueUpdate(item_id=item.id, state=state))
+        again = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        assert again.state is ItemState.DELIVERED
+
     async def test_the_queue_has_an_end(self, hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
         runner.answers[Send] = silent
         for n in range(MAX_QUEUED):

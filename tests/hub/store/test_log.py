@@ -71,7 +71,7 @@ def says(log: Log, count: int) -> list[Item]:
     return [log.add(ev.AgentMessage(message_id=str(n), text=f"text {n}")) for n in range(count)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slices=st.lists(st.tuples(st.integers(1, 25), st.integers(0, 8)), max_size=20))
 def test_any_batches_leave_exactly_the_runners_log(
     slices: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
@@ -213,7 +213,9 @@ class TestPages:
         assert await bench.seqs(log, 9, before=4, after=1) == [2, 3]
         assert await bench.seqs(log, 9, after=10) == []
         assert await bench.seqs(log, 9, before=1) == []
-        assert await bench.seqs(log, 9, before=10**17) == list(range(2, 11))
+        for huge in (10**17, 2**70):
+            assert await bench.seqs(log, 9, before=huge) == list(range(2, 11))
+            assert await bench.seqs(log, 9, after=huge) == await bench.seqs(log, 9, before=-huge) == []
         first = await bench.store.page(NS, log.state.id, limit=3, before=4, after=None)
         assert (first.first, first.last, first.older, first.newer) == (1, 3, False, True)
 
@@ -295,6 +297,21 @@ class TestTheFeed:
         near = await bench.store.feed_after(NS, 4, session_id=log.state.id)
         monkeypatch.setattr(log_table, "_FAR", 0)
         assert await bench.store.feed_after(NS, 4, session_id=log.state.id) == near
+
+    async def test_machines_that_come_and_go_do_not_fill_the_log(self, bench: Bench) -> None:
+        log = await bench.session()
+        await bench.append(log, says(log, 1))
+        for _ in range(5):
+            await bench.store.disconnect_machine(NS, bench.machine.id)
+            await bench.store.connect_machine(NS, bench.machine, {})
+        told = [event.cursor or 0 for event in bench.told]
+        assert told == sorted(set(told))
+        page = await bench.store.feed_after(NS, 0)
+        assert [event.type for event in page.events] == [
+            "session-added", "message-received", "machine-updated", "session-updated",
+        ]  # fmt: skip
+        assert page.events[-2:] == bench.told[-2:]
+        assert await bench.seqs(log) == [1]
 
 
 class TestChangesOfState:

@@ -60,6 +60,8 @@ def offer(tx: Transaction, session_id: str, link: int) -> list[QueueItem]:
 
 def follow(tx: Transaction, session_id: str, update: QueueUpdate) -> None:
     """The runner has the item now, so its attachments need not be kept here. An outcome is never changed."""
+    if update.state is ItemState.ACCEPTED:
+        return  # only we say that
     tx.db.execute(
         f"UPDATE items SET state = ?, reason = ?, payload = NULL WHERE id = ? AND session_id = ? AND {_OPEN}",  # noqa: S608
         (update.state.value, update.reason, update.item_id, session_id),
@@ -104,8 +106,8 @@ def take_back(tx: Transaction, namespace: str, session_id: str, item_id: str) ->
 
 def sessions_to_serve(db: sqlite3.Connection, namespace: str, machine_id: str) -> list[str]:
     rows = db.execute(
-        "SELECT DISTINCT i.session_id FROM items AS i JOIN sessions AS s ON s.id = i.session_id"
-        " WHERE i.state = 'accepted' AND s.machine_id = ? AND s.namespace = ? AND s.phase = 'live'",
+        f"SELECT DISTINCT i.session_id FROM items AS i JOIN sessions AS s ON s.id = i.session_id"  # noqa: S608
+        f" WHERE i.{_OPEN} AND i.state = 'accepted' AND s.machine_id = ? AND s.namespace = ? AND s.phase = 'live'",
         (machine_id, namespace),
     )
     return [id for (id,) in rows]

@@ -114,8 +114,8 @@ def page(
     after: int | None,
 ) -> LogPage:
     seq, cleared = find(db, namespace, session_id, "seq, cleared_seq")
-    low = max(after or 0, cleared)
-    high = min(before if before is not None else seq + 1, seq + 1)
+    low = min(max(after or 0, cleared), seq)
+    high = seq + 1 if before is None else max(0, min(before, seq + 1))
     order = "DESC" if after is None else "ASC"
     rows: list[tuple[int, bytes]] = []
     size = 0

@@ -97,7 +97,7 @@ def _view(row: tuple[Any, ...]) -> MachineView:
 
 
 def _tell(tx: Transaction, namespace: str, machine_id: str) -> None:
-    tx.tell(namespace, "machine-updated", machine_id, encode(read(tx.db, namespace, machine_id)))
+    tx.tell_latest(namespace, "machine-updated", machine_id, encode(read(tx.db, namespace, machine_id)))
 
 
 def _tell_sessions(tx: Transaction, namespace: str, machine_id: str, *, reachable: bool) -> None:
@@ -107,4 +107,4 @@ def _tell_sessions(tx: Transaction, namespace: str, machine_id: str, *, reachabl
     ).fetchall()
     for id, status in rows:
         shown = SessionStatus(status) if reachable else SessionStatus.UNREACHABLE
-        tx.tell(namespace, "session-updated", id, partial(status_fields(shown)))
+        tx.tell_latest(namespace, "session-updated", id, partial(status_fields(shown)))

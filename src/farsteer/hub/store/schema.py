@@ -1,7 +1,7 @@
 """The tables of hub.db.
 
-`log` is every stored event of the feed in the order it is told; a session's own events are its rows with a `seq`. Its
-last row is never deleted (a deletion adds a row), so SQLite never gives a cursor twice.
+`log` is every stored event of the feed in the order it is told; a session's own events are its rows with a `seq` from
+1. Its last row is never deleted (what deletes adds a row), so no cursor is given twice.
 """
 
 from __future__ import annotations
