@@ -1,6 +1,7 @@
 """Default deny: every route needs a token with its scope, and the OpenAPI document says exactly that."""
 
 import re
+from pathlib import Path
 
 import httpx
 import msgspec
@@ -10,7 +11,7 @@ from farsteer.core.ids import new_id
 from farsteer.faces.rest.app import TABLE
 from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.hub import Scope
-from tests.support.stack import OWNER, Account, Stack
+from tests.support.stack import OWNER, Account, Stack, farsteer
 
 OPEN = {("POST", "/api/auth"), ("GET", "/health")}
 
@@ -140,3 +141,17 @@ async def test_the_guard_stands_before_every_face(stack: Stack, owner: Account) 
         page = await owner.get(path, headers={"origin": "https://evil.example"})
         assert page.status_code == 403, path
         assert page.json()["error"]["code"] == "origin_not_allowed"
+
+
+async def test_a_configured_page_may_use_every_face(home: Path) -> None:
+    async with farsteer(home, with_runner=False, allowed_origins=("https://app.example",)) as stack:
+        owner = await stack.sign_in()
+        page = {"origin": "https://app.example"}
+        for path in ("/api/machines", "/socket.io/?EIO=4&transport=polling"):
+            response = await owner.get(path, headers=page)
+            assert response.status_code == 200, response.text
+            assert response.headers.get_list("access-control-allow-origin") == ["https://app.example"]
+            asked = await owner.options(path, headers={**page, "access-control-request-method": "POST"})
+            assert asked.status_code == 204
+            other = await owner.get(path, headers={"origin": "https://app.example.evil.example"})
+            assert other.status_code == 403

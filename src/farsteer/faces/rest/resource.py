@@ -63,7 +63,7 @@ class Resource:
             # Where a defect of ours becomes an answer: the log has the traceback, the caller its id.
             error_id = new_id()
             logger.exception("error %s in %s %s", error_id, request.method, endpoint.path)
-            return _refusal(Internal("the hub failed; its log has the details", id=error_id), shape)
+            return _refusal(Internal(f"the hub failed; look for {error_id} in its log", id=error_id), shape)
         return answer if callable(answer) else reply(answer, endpoint.status)
 
     async def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
