@@ -95,7 +95,9 @@ async def python(
     url: str, transport: str, auth: dict[str, Any], namespace: str = "/events", **options: Any
 ) -> AsyncIterator[Heard]:
     heard = Heard()
-    async with aiohttp.ClientSession() as session:
+    tracing = aiohttp.TraceConfig()
+    tracing.on_request_end.append(_read_answer)
+    async with aiohttp.ClientSession(trace_configs=[tracing]) as session:
         client = socketio.AsyncClient(reconnection=False, http_session=session, **options)
         for name in ("connect", "connect_error", "disconnect", "ready", "event", "closed"):
 
@@ -108,6 +110,12 @@ async def python(
             yield heard
         finally:
             await client.disconnect()
+
+
+async def _read_answer(_session: Any, _context: Any, answered: aiohttp.TraceRequestEndParams) -> None:
+    """python-engineio does not read the answers to its posts; unread, aiohttp complains of them at random times."""
+    if answered.response.status != 101:
+        await answered.response.read()
 
 
 CLIENTS = {"javascript": javascript, "python": python}

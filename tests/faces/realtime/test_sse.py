@@ -4,66 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from farsteer.faces.realtime.limits import Limits
 from farsteer.hub import Scope
 from tests.faces.realtime.fake_hub import OTHER_SESSION, SESSION, FakeHub
 from tests.faces.realtime.raw import connection
 from tests.faces.realtime.serving import serving
+from tests.faces.realtime.streams import subscribed
 from tests.support.eventually import eventually
-
-
-class Stream:
-    """Reads the events of a response as an EventSource does."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self.response = response
-        self._lines = response.aiter_lines()
-        self.comments = 0
-
-    async def next(self) -> tuple[str, str | None, Any]:
-        """(name, id, data)."""
-        name, id, data = "message", None, None
-        async with asyncio.timeout(10):
-            async for line in self._lines:
-                field, _, value = line.partition(": ")
-                if field == "event":
-                    name = value
-                elif field == "id":
-                    id = value
-                elif field == "data":
-                    assert data is None, "one line each"
-                    data = json.loads(value)
-                elif line == "" and data is not None:
-                    return name, id, data
-                elif line == ":":
-                    self.comments += 1
-        raise EOFError
-
-    async def numbers(self, last: object) -> list[Any]:
-        found: list[Any] = []
-        while not found or found[-1] != last:
-            _, _, event = await self.next()
-            found.append(event["message"])
-        return found
-
-
-@asynccontextmanager
-async def subscribed(
-    url: str, token: str, headers: dict[str, str] | None = None, **query: str
-) -> AsyncIterator[Stream]:
-    given = {"Authorization": f"Bearer {token}", **(headers or {})}
-    async with (
-        httpx.AsyncClient(base_url=url, headers=given) as http,
-        http.stream("GET", "/api/events", params=query) as response,
-    ):
-        assert response.status_code == 200, await response.aread()
-        yield Stream(response)
 
 
 async def test_everything_once_and_in_order() -> None:
@@ -92,8 +45,6 @@ async def test_json_with_line_breaks_stays_one_event() -> None:
     async with serving(fake.hub) as (_, url), subscribed(url, fake.tokens.issue()) as stream:
         await stream.next()
         (event,) = fake.commit({"a": 1})
-        from msgspec.structs import replace
-
         broken = event.data.replace(b'{"a":1}', b'{\r\n\n"a":\n1}')
         fake.feed.publish([replace(event, data=broken)])
         assert (await stream.next())[2]["message"] == {"a": 1}

@@ -70,6 +70,8 @@ class Engine(engineio.AsyncServer):
     async def close(self) -> None:
         for peer in tuple(self.peers.values()):
             peer.cut()
+            await peer.socket.close(wait=False, abort=True)
+            peer.stay()
         await self.shutdown()
         tasks = tuple(self._tasks)
         for task in tasks:
@@ -88,8 +90,7 @@ class WebSocket(asgi.WebSocket):
     async def __call__(self, environ: Environ) -> Literal[""]:
         socket = self._socket
         peer = self._engine.peers.get(socket.sid)
-        connection = connection_of(environ["asgi.scope"])
-        assert isinstance(connection, WebSocketConnection)
+        connection = connection_of(environ["asgi.scope"], WebSocketConnection)
         if peer is None or not peer.attach(connection):
             await environ["asgi.send"]({"type": "websocket.close"})
             return ""

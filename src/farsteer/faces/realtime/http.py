@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, MutableMapping
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -16,6 +16,7 @@ from farsteer.faces.realtime.connection import publish
 class HttpConnection(HttpToolsProtocol):
     on_writable: Callable[[], None] | None = None
     on_shutdown: Callable[[], None] | None = None
+    """Called when the server stops, so that what waits on this connection can end."""
     on_lost: Callable[[], None] | None = None
     """Called when the connection is gone. ASGI's own message is not sent when the client has pipelined a request."""
 
@@ -37,7 +38,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        publish(cast("MutableMapping[str, Any]", self.scope), self)
+        publish(self.scope, self)
 
     @property
     def behind(self) -> bool:
@@ -60,6 +61,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.write(data)
 
     def close(self) -> None:
+        """Send what is buffered, then hang up."""
         self.transport.close()
 
     def abort(self) -> None:

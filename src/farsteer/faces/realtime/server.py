@@ -7,7 +7,8 @@ SyncEvent, and `closed` before the server hangs up. It may send `auth {token}` t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any, cast
 
 import socketio
@@ -16,7 +17,7 @@ from socketio.exceptions import ConnectionRefusedError as Refused
 from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
-from farsteer.core.errors import FarsteerError
+from farsteer.core.errors import ErrorCode, FarsteerError
 from farsteer.core.wire import encode, plain
 from farsteer.faces.realtime import options
 from farsteer.faces.realtime.batch import Batch, Filter
@@ -71,16 +72,11 @@ class SocketServer(socketio.AsyncServer):
         self.on("disconnect", self._left, namespace=NAMESPACE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = connection_of(scope)
-        if isinstance(connection, HttpConnection):
-            connection.on_shutdown = connection.on_lost = self._poll_ends(scope)
-        try:
-            await self.handle_request(scope, receive, send)
-        except ClientGone:
-            return
-        finally:
-            if isinstance(connection, HttpConnection):
-                connection.on_shutdown = connection.on_lost = None
+        with suppress(ClientGone):
+            if scope["type"] == "http" and scope["method"] == "GET":
+                await self._poll(scope, receive, send)
+            else:
+                await self.handle_request(scope, receive, send)
 
     async def close(self) -> None:
         await self.eio.close()
@@ -106,10 +102,9 @@ class SocketServer(socketio.AsyncServer):
         await self.disconnect(sid, namespace=NAMESPACE)
         peer.hang_up()
 
-    def _poll_ends(self, scope: Scope) -> Callable[[], None] | None:
-        """What to do when the client hangs up, or the server stops, while a poll waits."""
-        if scope["method"] != "GET":
-            return None
+    async def _poll(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A client that hangs up while its poll waits is gone; a server that stops does not wait for it."""
+        connection = connection_of(scope, HttpConnection)
         sid = QueryParams(scope["query_string"]).get("sid", "")
 
         def ends() -> None:
@@ -117,7 +112,11 @@ class SocketServer(socketio.AsyncServer):
             if peer is not None and not peer.socket.upgraded:
                 peer.cut()
 
-        return ends
+        connection.on_shutdown = connection.on_lost = ends
+        try:
+            await self.handle_request(scope, receive, send)
+        finally:
+            connection.on_shutdown = connection.on_lost = None
 
     async def _admit(self, sid: str, environ: MutableMapping[str, Any], data: Any) -> None:
         try:
@@ -134,7 +133,7 @@ class SocketServer(socketio.AsyncServer):
     async def _renew(self, sid: str, *data: Any) -> dict[str, Any]:
         try:
             renewal = options.renewal(data[0] if data else None)
-            expires_at = self._subscriptions.renew(self._subscribers[sid], renewal.token)
+            expires_at = self._subscriptions.renew(self._subscribers.get(sid), renewal.token)
         except FarsteerError as error:
             return {"ok": False, "error": plain(error_body(error).error)}
         return {"ok": True, "expiresAt": expires_at}
@@ -172,7 +171,10 @@ class SocketServer(socketio.AsyncServer):
         if namespace == NAMESPACE and self.manager.sid_from_eio_sid(eio_sid, NAMESPACE) is None:
             await super()._handle_connect(eio_sid, namespace, data)
             return
-        refusal = {"message": f"connect to the namespace {NAMESPACE}, once", "data": {"code": "not_found"}}
+        refusal = {
+            "message": f"connect to the namespace {NAMESPACE}, once",
+            "data": {"code": ErrorCode.NOT_FOUND},
+        }
         await self._send_packet(
             eio_sid, EventPacket(packet.CONNECT_ERROR, data=refusal, namespace=namespace or "/")
         )

@@ -64,8 +64,7 @@ class EventStream:
         except FarsteerError as error:
             await error_reply(error)(scope, receive, send)
             return
-        connection = connection_of(scope)
-        assert isinstance(connection, HttpConnection)
+        connection = connection_of(scope, HttpConnection)
         connection.soft_limit(self._limits.soft)
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         stream = StreamSubscriber(

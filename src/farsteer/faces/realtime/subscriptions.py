@@ -48,10 +48,12 @@ class Subscriptions:
         self._hub.metrics.clients += 1
         subscription.begin(since)
 
-    def renew(self, subscriber: Subscriber, token: str) -> int:
+    def renew(self, subscriber: Subscriber | None, token: str) -> int:
         """Go on under a newer JWT of the same token; when that one ends, in milliseconds."""
         caller = self.verify(token)
-        subscription = self._open[subscriber]
+        subscription = None if subscriber is None else self._open.get(subscriber)
+        if subscription is None:
+            raise Unauthorized("too late: this connection is being closed")
         mine = subscription.caller
         if (caller.namespace, caller.token_id) != (mine.namespace, mine.token_id):
             raise Forbidden("this token is another's: open another connection for it")

@@ -7,8 +7,8 @@ connection and is never offered.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, MutableMapping
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -16,10 +16,11 @@ from uvicorn.server import ServerState
 
 from farsteer.faces.realtime.connection import publish
 
+_SHUTDOWN_SECONDS = 1.0
+
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
     on_writable: Callable[[], None] | None = None
-    on_shutdown: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     async def run_asgi(self) -> None:
         assert not self.conn.extensions, "ready-made frames cannot be compressed"
-        publish(cast("MutableMapping[str, Any]", self.scope), self)
+        publish(self.scope, self)
         await super().run_asgi()
 
     @property
@@ -60,14 +61,11 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not self.close_sent and not self.transport.is_closing():
             self.transport.write(data)
 
-    def close(self) -> None:
-        self.transport.close()
-
     def abort(self) -> None:
         if not self.disconnected:
             self.transport.abort()
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.on_shutdown is not None:
-            self.on_shutdown()
+        # A client that does not read must not hold up the end of the server.
+        self.loop.call_later(_SHUTDOWN_SECONDS, self.abort)
