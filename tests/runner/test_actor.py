@@ -222,11 +222,21 @@ async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_
     assert (await (await bench.adapter.launch()).prompt()).text == "hello"
 
 
-async def test_a_message_the_agent_could_not_take_is_reported_and_not_sent_again(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (RuntimeError("pipe burst"), ItemState.UNKNOWN),
+        (AgentError("it died", code=ErrorCode.AGENT_DIED), ItemState.UNKNOWN),
+        (AgentError("no pictures, please"), ItemState.FAILED),
+    ],
+)
+async def test_a_message_the_agent_did_not_confirm_is_reported_and_not_sent_again(
+    bench: Bench, error: Exception, outcome: ItemState
+) -> None:
     actor, launch = await ready(bench)
-    launch.send_error = RuntimeError("pipe burst")
+    launch.send_error = error
     await actor.ask(do.Send(item=item("1")))
-    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
+    await bench.out.until(ev.QueueUpdate, item_id="1", state=outcome)
     end = await bench.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.FAILED

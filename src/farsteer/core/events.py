@@ -158,7 +158,7 @@ class ModeUpdate(Event, tag="mode_update"):
 
 
 class UsageUpdate(Event, tag="usage_update"):
-    """Tokens of this turn so far, and how full the context is."""
+    """Tokens used since the last update, and how full the context is now."""
 
     input_tokens: int = 0
     output_tokens: int = 0

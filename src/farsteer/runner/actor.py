@@ -51,6 +51,8 @@ from farsteer.runner.timers import Timers
 
 _log = logging.getLogger(__name__)
 
+_FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
+
 
 class Limits(Wire):
     """How long things may take, in seconds."""
@@ -245,7 +247,9 @@ class SessionActor:
         try:
             await self._call(self._life.launch.send(prompt))
         except FarsteerError as error:
-            self._not_delivered(turn_id, item, ItemState.FAILED, error.message)
+            # A refusal is certain; an agent that died or did not answer may have taken it.
+            state = ItemState.UNKNOWN if error.code in _FATE_UNKNOWN else ItemState.FAILED
+            self._not_delivered(turn_id, item, state, error.message)
         except Exception as error:  # noqa: BLE001
             _log.exception("session %s: handing over a message failed", self.spec.id)
             reason = f"handing it over failed: {type(error).__name__}"
