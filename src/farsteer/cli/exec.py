@@ -54,9 +54,19 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machine", metavar="M", help="id, name or host of the machine (default: this one)")
     parser.add_argument("--session", metavar="ID", help="go on in this session instead of a new one")
     parser.add_argument("--model", metavar="M", help="the model the agent shall use")
-    parser.add_argument("--effort", choices=[*ReasoningEffort], help="how hard it shall think")
+    parser.add_argument(
+        "--effort",
+        choices=[*ReasoningEffort],
+        metavar="E",
+        help=f"how hard it shall think: {', '.join(ReasoningEffort)}",
+    )
     allowed = parser.add_mutually_exclusive_group()
-    allowed.add_argument("--permission-mode", choices=[*PermissionMode], help="what it may do without asking")
+    allowed.add_argument(
+        "--permission-mode",
+        choices=[*PermissionMode],
+        metavar="MODE",
+        help=f"what it may do without asking: {', '.join(PermissionMode)}",
+    )
     allowed.add_argument("--yolo", action="store_true", help="let it do everything without asking")
     parser.add_argument(
         "--approvals",

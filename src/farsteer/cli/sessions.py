@@ -50,7 +50,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="delete without asking")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="list at most N sessions")
     parser.add_argument("--agent", metavar="A", help="list only sessions of this agent")
-    parser.add_argument("--state", choices=[*SessionStatus], help="list only sessions in this state")
+    parser.add_argument(
+        "--state",
+        choices=[*SessionStatus],
+        metavar="S",
+        help=f"list only sessions in this state: {', '.join(SessionStatus)}",
+    )
     parser.add_argument("--machine", metavar="ID", help="list only sessions on this machine")
     parser.add_argument("--text", metavar="T", help="list only sessions whose title or last message has this")
     arguments = parser.parse_intermixed_args(argv)

@@ -1,0 +1,170 @@
+"""`farsteer exec`: one prompt, one answer, and an exit code that tells the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farsteer.client.access import running_hub
+from tests.cli.command import farsteer, finish, start
+from tests.cli.conftest import Here
+from tests.support.stack import Stack
+
+
+def entries(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+async def test_an_answer_without_a_hub(desk: Path) -> None:
+    result = await farsteer("exec", "say hello there", cwd=desk)
+    assert (result.code, result.out, result.err) == (0, "hello there\n", "")
+
+
+async def test_the_prompt_from_stdin(desk: Path) -> None:
+    assert (await farsteer("exec", text="say from a pipe", cwd=desk)).out == "from a pipe\n"
+    result = await farsteer("exec", "-", text="  \n", cwd=desk)
+    assert result.code == 2
+    assert "empty" in result.err
+
+
+async def test_json_is_the_log_and_then_the_result(home: Path, here: Here) -> None:
+    result = await here("exec", "--output-format", "json", "say hello")
+    assert result.code == 0
+    *log, last = entries(result.out)
+    assert {line["type"] for line in log} == {"message-received"}
+    seqs = [line["message"]["seq"] for line in log]
+    assert seqs == sorted(set(seqs))
+    assert [line["message"]["content"]["kind"] for line in log][-1] == "turn_end"
+    assert (last["type"], last["reason"], last["text"], last["denied"]) == ("result", "end_turn", "hello", 0)
+    assert last["usage"]["outputTokens"] > 0
+    assert {line["sessionId"] for line in log} == {last["sessionId"]}
+
+
+async def test_nobody_there_means_no(desk: Path) -> None:
+    result = await farsteer("exec", "write note.txt hello", cwd=desk)
+    assert result.code == 4
+    assert "denied, nobody is here to answer" in result.err
+    assert "--permission-mode" in result.err
+    assert not (desk / "note.txt").exists()
+
+
+async def test_yolo_and_modes_need_nobody(desk: Path, here: Here) -> None:
+    assert (await here("exec", "--yolo", "--cwd", str(desk), "write a.txt hello")).code == 0
+    assert (
+        await here("exec", "--permission-mode", "acceptEdits", "--cwd", str(desk), "write b.txt hi")
+    ).code == 0
+    assert sorted(path.name for path in desk.iterdir()) == ["a.txt", "b.txt"]
+
+
+async def test_a_crash_is_a_failure(home: Path, here: Here) -> None:
+    result = await here("exec", "crash")
+    assert result.code == 1
+    assert "farsteer: the turn ended as crashed" in result.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "said"),
+    [
+        (["--agent", "nobody"], 1, "farsteer agents"),
+        (["--cwd", "/does/not/exist"], 1, "/does/not/exist"),
+        (["--machine", "elsewhere"], 1, "elsewhere"),
+        (["--session", "ffff"], 1, "ffff"),
+        (["--permission-mode", "reckless"], 2, "reckless"),
+    ],
+)
+async def test_what_cannot_be_says_why(home: Path, here: Here, argv: list[str], code: int, said: str) -> None:
+    result = await here("exec", *argv, "hello")
+    assert (result.code, result.out) == (code, "")
+    assert said in result.err
+
+
+async def test_a_session_goes_on(home: Path, here: Here) -> None:
+    first = await here("exec", "--output-format", "json", "say one")
+    session = entries(first.out)[-1]["sessionId"]
+    second = await here("exec", "--session", session[:8], "history")
+    assert second.code == 0
+    assert "say one" in second.out
+
+
+async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stack, desk: Path) -> None:
+    result = await farsteer("exec", "say through the hub", cwd=desk)
+    assert (result.code, result.out) == (0, "through the hub\n")
+    account = await hub.sign_in()
+    [session] = (await account.get_json("/api/sessions"))["sessions"]
+    assert (session["title"], session["source"]) == ("say through the hub", "cli")
+    await account.until(session["id"], "stopped")
+
+
+async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, desk: Path) -> None:
+    process = await start("exec", "--approvals", "wait", "write note.txt hello", cwd=desk)
+    account = await hub.sign_in()
+    asked: list[Any] = []
+    async with asyncio.timeout(30):
+        while not asked:
+            asked = (await account.get_json("/api/approvals"))["approvals"]
+            await asyncio.sleep(0.01)
+    path = f"/api/sessions/{asked[0]['sessionId']}/permissions/{asked[0]['approval']['id']}/approve"
+    await account.post_json(path)
+    result = await finish(process)
+    assert result.code == 0
+    assert (desk / "note.txt").read_text().strip() == "hello"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupting_ends_the_turn_and_leaves_nothing(desk: Path, number: int) -> None:
+    process = await start("exec", "slow 2000", cwd=desk)
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readexactly(5)
+    process.send_signal(number)
+    result = await finish(process)
+    assert result.code == 130
+    assert "interrupting" in result.err
+    assert "Traceback" not in result.err
+
+
+async def test_a_second_interrupt_leaves_at_once(desk: Path) -> None:
+    process = await start("exec", "ignore interrupt", cwd=desk)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        await process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert (await finish(process)).code == 130
+
+
+async def test_one_home_one_exec_and_it_says_what_to_do(desk: Path, home: Path) -> None:
+    process = await start("exec", "slow 2000", cwd=desk)
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readexactly(5)
+    second = await farsteer("exec", "say hello", cwd=desk)
+    assert second.code == 1
+    assert str(process.pid) in second.err
+    assert "farsteer up" in second.err
+    process.send_signal(signal.SIGINT)
+    await finish(process)
+    assert running_hub(home) is None
+
+
+def test_without_a_hub_it_loads_no_server_and_no_http(desk: Path) -> None:
+    script = (
+        "import sys\n"
+        "from farsteer.cli.main import main\n"
+        "code = main(['exec', 'say hello'])\n"
+        "heavy = {'starlette', 'uvicorn', 'socketio', 'engineio', 'httpx', 'rich', 'websockets'} & set(sys.modules)\n"
+        "sys.exit(f'loaded {heavy}' if heavy else code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=desk, capture_output=True, text=True, timeout=45
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")

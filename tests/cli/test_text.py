@@ -1,0 +1,52 @@
+"""What agents write reaches the terminal as text and nothing else."""
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farsteer.cli.text import ago, clean, columns, facts_table, one_line, table
+
+
+@given(st.text())
+def test_nothing_a_terminal_would_obey_is_left(text: str) -> None:
+    cleaned = clean(text)
+    assert not [char for char in cleaned if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"]
+    assert clean(cleaned) == cleaned
+
+
+def test_escapes_become_harmless() -> None:
+    assert clean("\x1b]0;owned\x07\x1b[2Jhello\r\nworld\x9b31m") == "]0;owned[2Jhello\nworld31m"
+    assert clean("abc\u202edcba") == "abcdcba"
+    assert clean("half \ud800 pair") == "half ? pair"
+    assert clean("schön 漢字 👍") == "schön 漢字 👍"
+
+
+@given(st.text(), st.integers(2, 60))
+def test_one_line_fits(text: str, width: int) -> None:
+    line = one_line(text, width)
+    assert "\n" not in line
+    assert columns(line) <= width
+
+
+def test_tables_line_up_with_wide_characters() -> None:
+    lines = table([("ID", "NAME", "TITLE"), ("1", "漢字", "x" * 100), ("22", "ab", "")], 40).splitlines()
+    assert [columns(line[: line.index(mark)]) for line, mark in zip(lines, ("TITLE", "x"), strict=False)] == [
+        10,
+        10,
+    ]
+    assert all(columns(line) <= 40 for line in lines)
+
+
+def test_facts_wrap_beside_their_names() -> None:
+    text = facts_table({"id": "1", "empty": "", "last": "word " * 20}, 40)
+    assert "empty" not in text
+    first, second, *_ = text.splitlines()
+    assert first == "id:     1"
+    assert second.startswith("last:   word")
+    assert all(len(line) <= 40 for line in text.splitlines())
+
+
+def test_how_long_ago() -> None:
+    assert [ago(0, now) for now in (5, 65, 3700, 90_000)] == ["5s", "1m", "1h", "1d"]
+    assert ago(10_000, 5) == "0s", "a clock that is wrong is no reason for nonsense"
