@@ -66,6 +66,8 @@ class Conversation:
             await end(left, *lives)
         for task in done - {left}:
             task.result()
+        if left not in done:
+            return DONE
         short = self._session.id[:8]
         print(f"detached; `farsteer attach {short}` comes back", file=sys.stderr)
         return DONE

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
+from farsteer.cli.main import INTERRUPTED
 from farsteer.core.errors import BadRequest
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
@@ -50,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", nargs="?", help="what to say; - or nothing: read it from stdin")
     parser.add_argument("--agent", metavar="A", help="which agent (default: the machine's preferred one)")
-    parser.add_argument("--cwd", metavar="DIR", default=".", help="where the agent works (default: here)")
+    parser.add_argument("--cwd", metavar="DIR", help="where the agent works (default: here)")
     parser.add_argument("--machine", metavar="M", help="id, name or host of the machine (default: this one)")
     parser.add_argument("--session", metavar="ID", help="go on in this session instead of a new one")
     parser.add_argument("--model", metavar="M", help="the model the agent shall use")
@@ -88,16 +91,18 @@ def _prompt(given: str | None) -> str:
 
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.cli.execution import Execution
+    from farsteer.cli.interrupts import Interrupts
 
-    async with _steering(arguments) as (steering, remote):
-        return await Execution(steering, arguments, remote=remote).run()
+    try:
+        async with Interrupts() as interrupts, _steering(arguments) as (steering, remote):
+            return await Execution(steering, arguments, interrupts, remote=remote).run()
+    except asyncio.CancelledError:
+        return INTERRUPTED
 
 
 @asynccontextmanager
 async def _steering(arguments: argparse.Namespace) -> AsyncGenerator[tuple[Steering, bool]]:
     """A hub to steer, and whether it goes on without us."""
-    import os
-
     from farsteer.client.access import running_hub
 
     home = context.home(arguments)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import socket
 import sys
+from functools import partial
 
 from farsteer.cli.asking import Again, Asking, Decision, describe
 from farsteer.cli.context import find_session
@@ -21,6 +23,7 @@ from farsteer.client.turn import Turn, TurnResult, TurnUpdate
 from farsteer.core import events as ev
 from farsteer.core.api import CreateSession, Deny
 from farsteer.core.approvals import Approval
+from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import Entry, TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.session import Usage
@@ -51,8 +54,11 @@ class ResultLine(Wire, tag_field="type", tag="result", omit_defaults=False):
 
 
 class Execution:
-    def __init__(self, steering: Steering, arguments: argparse.Namespace, *, remote: bool) -> None:
+    def __init__(
+        self, steering: Steering, arguments: argparse.Namespace, interrupts: Interrupts, *, remote: bool
+    ) -> None:
         self._steering = steering
+        self._interrupts = interrupts
         self._arguments = arguments
         self._remote = remote
         self._json = arguments.output_format == "json"
@@ -68,18 +74,14 @@ class Execution:
         self._release_due: asyncio.TimerHandle | None = None
 
     async def run(self) -> int:
-        async with Interrupts(self._steering) as interrupts:
-            try:
-                session_id = await self._session()
-                interrupts.session_id = session_id
-                prompt = self._arguments.prompt
-                async with Turn(self._steering, session_id, prompt, on_approval=self._decide) as turn:
-                    async for update in turn:
-                        self._show(session_id, update)
-                    result = await turn.finish()
-            except asyncio.CancelledError:
-                self._finish_line()
-                return INTERRUPTED
+        session_id = await self._session()
+        self._interrupts.abort = partial(self._steering.abort, session_id)
+        prompt = self._arguments.prompt
+        async with Turn(self._steering, session_id, prompt, on_approval=self._decide) as turn:
+            async for update in turn:
+                self._show(session_id, update)
+            result = await turn.finish()
+        self._interrupts.done = True
         await self._conclude(result)
         return self._exit_code(result)
 
@@ -88,9 +90,12 @@ class Execution:
         if given.session:
             return (await find_session(self._steering, given.session)).id
         machine = choose_machine(await self._steering.machines(), given.machine)
+        if given.cwd is None and machine.host != socket.gethostname():
+            where = clean(machine.name or machine.host)
+            raise BadRequest(f"it would run on {where}, where this directory means nothing: say --cwd DIR")
         request = CreateSession(
             machine_id=machine.id,
-            directory=absolute(given.cwd),
+            directory=absolute(given.cwd or "."),
             agent=given.agent,
             model=given.model,
             model_reasoning_effort=ReasoningEffort(given.effort) if given.effort else None,
@@ -202,7 +207,10 @@ class Execution:
             )
         if self._remote and not self._arguments.session:
             # The session stays; its process, which nobody else asked for, need not.
-            await self._steering.stop(result.session_id)
+            try:
+                await self._steering.stop(result.session_id)
+            except FarsteerError as error:
+                self._tell(Line(f"farsteer: its agent still runs: {clean(error.message)}"))
         if self._progress:
             self._tell(Line(f"session {result.session_id}", "dim"))
 

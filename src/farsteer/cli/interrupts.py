@@ -1,30 +1,29 @@
-"""Ctrl-C while an agent works: first it is asked to stop, then we leave."""
+"""Ctrl-C while an agent works: first it is asked to stop, then we leave, and leaving is not interrupted."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 
 from farsteer.cli.lifetime import end
-from farsteer.cli.steering import Steering
 from farsteer.core.errors import FarsteerError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """The first SIGINT or SIGTERM interrupts the turn of `session_id`, which then ends as cancelled.
+    """The first SIGINT or SIGTERM calls `abort`, while there is one; the next cancels the task that entered, once."""
 
-    The next one, or one while there is no session yet, cancels the task that entered.
-    """
-
-    def __init__(self, steering: Steering) -> None:
-        self.session_id: str | None = None
-        self._steering = steering
+    def __init__(self) -> None:
+        self.abort: Callable[[], Awaitable[None]] | None = None
+        """Interrupts the turn, which then ends as cancelled."""
+        self.done = False
+        """Only goodbyes are left, and they are short."""
         self._task: asyncio.Task[object] | None = None
-        self._abort: asyncio.Task[None] | None = None
+        self._aborting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Interrupts:
         self._task = asyncio.current_task()
@@ -37,18 +36,21 @@ class Interrupts:
     ) -> None:
         for number in _SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
-        if self._abort is not None:
-            await end(self._abort)
+        if self._aborting is not None:
+            await end(self._aborting)
 
     def _asked(self) -> None:
-        if self.session_id is not None and self._abort is None:
-            self._abort = asyncio.create_task(self._interrupt(self.session_id))
+        if self.done:
+            return
+        if self.abort is not None and self._aborting is None:
+            self._aborting = asyncio.create_task(self._abort(self.abort))
         elif self._task is not None:
+            self.done = True
             self._task.cancel()
 
-    async def _interrupt(self, session_id: str) -> None:
+    async def _abort(self, abort: Callable[[], Awaitable[None]]) -> None:
         print("farsteer: interrupting; once more leaves at once", file=sys.stderr)
         try:
-            await self._steering.abort(session_id)
+            await abort()
         except FarsteerError as error:
             print(f"farsteer: cannot interrupt: {error.message}", file=sys.stderr)

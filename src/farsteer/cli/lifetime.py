@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -51,10 +52,14 @@ class Lifetime:
         for task in failed:
             _log.critical("a part ended by itself", exc_info=task.exception())
         _log.info("stopping")
-        try:
-            async with asyncio.timeout(STOP_SECONDS):
-                await opened.aclose()
-        except TimeoutError:
-            _log.error("it did not stop within %.0f s; what was open is abandoned", STOP_SECONDS)
-            return FAILED
+        overdue = asyncio.get_running_loop().call_later(STOP_SECONDS, _leave)
+        await opened.aclose()
+        overdue.cancel()
         return FAILED if failed else DONE
+
+
+def _leave() -> None:
+    """What is stored survives the end of a process at any moment, so the end need not wait for ever."""
+    _log.critical("it did not stop within %.0f s and leaves now", STOP_SECONDS)
+    logging.shutdown()
+    os._exit(FAILED)

@@ -56,7 +56,10 @@ _envelope = msgspec.json.Decoder(_Envelope)
 
 def read_event(body: bytes, cursor: str | None = None) -> LiveEvent:
     """Read one SyncEvent; a part that a newer hub writes differently stays in `raw`."""
-    found = _envelope.decode(body)
+    try:
+        found = _envelope.decode(body)
+    except msgspec.ValidationError:
+        return LiveEvent("unknown", cursor=cursor, body=body)
     return LiveEvent(
         type=found.type,
         namespace=found.namespace,

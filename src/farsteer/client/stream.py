@@ -14,7 +14,7 @@ import msgspec
 from farsteer.client.http import Connection, jittered
 from farsteer.client.live import Gap, LiveEvent, read_event
 from farsteer.client.sse import EventParser, ServerEvent
-from farsteer.core.errors import FarsteerError, RateLimited, Unavailable
+from farsteer.core.errors import FarsteerError, RateLimited, TooLarge, Unavailable
 
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 15.0
@@ -102,7 +102,12 @@ class EventStream:
             await self._drop()
             return
         self._failures = 0
-        for event in self._parser.feed(chunk):
+        try:
+            events = self._parser.feed(chunk)
+        except TooLarge:
+            await self._drop()
+            raise
+        for event in events:
             self._take(event)
 
     async def _connect(self) -> None:
