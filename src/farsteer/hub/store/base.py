@@ -183,7 +183,7 @@ class Store(Protocol):
         ...
 
     async def delete_session(self, namespace: str, session_id: str) -> str:
-        """Leave a tombstone and nothing else. Returns the machine it lived on."""
+        """Leave a tombstone; a long log takes a while to go. Returns the machine it lived on."""
         ...
 
     async def count_sessions(self) -> dict[str, int]:

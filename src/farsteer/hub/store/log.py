@@ -20,8 +20,8 @@ from farsteer.link.messages import Item
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page ends early rather than hold more than this and one entry."""
 
-_FAR = 20_000
-"""Catching up further than this, one session's rows are found through their index."""
+MAX_SCAN = 50_000
+"""How many rows of the feed one page looks at, so that a filter that matches little holds no reader up."""
 
 _CONCERNS_US = frozenset({"queue_update", "approval_resolved"})
 
@@ -157,11 +157,11 @@ def feed_after(
     limit: int,
 ) -> FeedPage:
     highest = bounds(db).highest
-    # The unary plus keeps SQLite from sorting all rows of a session when the last few of the log will do.
-    subject = "subject" if highest - cursor > _FAR else "+subject"
-    where, values = ["cursor > ?", "namespace = ?"], [cursor, namespace]
+    end = min(cursor + MAX_SCAN, highest)
+    # The unary plus keeps SQLite from sorting all rows of a session instead of reading on from the cursor.
+    where, values = ["cursor > ?", "cursor <= ?", "namespace = ?"], [cursor, end, namespace]
     if session_id is not None:
-        where.append(f"{subject} = ?")
+        where.append("+subject = ?")
         values.append(session_id)
     if types is not None:
         where.append(f"type IN ({', '.join('?' * len(types))})")
@@ -177,7 +177,7 @@ def feed_after(
         size += len(events[-1].data)
         if len(events) == limit or size > MAX_PAGE_BYTES:
             return FeedPage(events, next=place, more=place < highest)
-    return FeedPage(events, next=max(cursor, highest), more=False)
+    return FeedPage(events, next=max(cursor, end), more=end < highest)
 
 
 def bounds(db: sqlite3.Connection) -> FeedBounds:

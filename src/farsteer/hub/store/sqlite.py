@@ -52,6 +52,7 @@ class SqliteStore:
         self._feed = feed
         self._epoch = epoch
         self._clock = clock
+        self._purges: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def open(cls, path: Path, feed: Feed, *, clock: Clock = now_ms) -> SqliteStore:
@@ -76,9 +77,14 @@ class SqliteStore:
             return sessions.to_purge(tx.db)
 
         for session_id in await self._change(recover):
-            await self._purge(session_id)
+            self._start_purge(session_id)
 
     async def close(self) -> None:
+        """What is still to be purged is purged after the next start."""
+        for task in self._purges:
+            task.cancel()
+        if self._purges:
+            await asyncio.wait(self._purges)
         await self._readers.close()
         await self._writer.close()
 
@@ -181,8 +187,13 @@ class SqliteStore:
 
     async def delete_session(self, namespace: str, session_id: str) -> str:
         machine_id = await self._change(lambda tx: sessions.delete(tx, namespace, session_id))
-        await self._purge(session_id)
+        self._start_purge(session_id)
         return machine_id
+
+    def _start_purge(self, session_id: str) -> None:
+        task = asyncio.create_task(self._purge(session_id), name=f"purge of {session_id}")
+        self._purges.add(task)
+        task.add_done_callback(self._purges.discard)
 
     async def _purge(self, session_id: str) -> None:
         while not await self._change(lambda tx: sessions.purge(tx, session_id)):
