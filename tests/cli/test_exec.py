@@ -85,6 +85,15 @@ async def test_what_cannot_be_says_why(home: Path, here: Here, argv: list[str], 
     assert said in result.err
 
 
+async def test_a_directory_of_this_machine_is_not_taken_for_one_of_another(
+    hub: Stack, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farsteer.cli.execution.socket.gethostname", lambda: "another-host")
+    result = await here("exec", "hello")
+    assert result.code == 2
+    assert "--cwd" in result.err
+
+
 async def test_a_session_goes_on(home: Path, here: Here) -> None:
     first = await here("exec", "--output-format", "json", "say one")
     session = entries(first.out)[-1]["sessionId"]

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from farsteer.client import AsyncClient, Gap, LiveEvent, stream
+from farsteer.client.sse import EventParser
 from farsteer.core import errors
 from farsteer.core.events import AgentMessage, Other
 from tests.client.fake_hub import URL, FakeHub, error
@@ -123,6 +124,30 @@ async def test_typed_entries_and_deltas_and_what_is_unknown(hub: FakeHub, client
     assert group.type == "group-message"
     assert group.raw["groupMessage"] == {"a": 1}
     assert typing.data == {"text": "x"}
+
+
+async def test_an_event_of_another_shape_is_kept_raw(hub: FakeHub, client: AsyncClient) -> None:
+    hub.stream(ready("e-0"), b'id: e-1\ndata: {"type":"session-updated","cursor":[1]}\n\n', sync(2))
+    strange, event = await take(client.events(), 2)
+    assert (strange.type, strange.cursor, strange.raw["cursor"]) == ("unknown", "e-1", [1])
+    assert event.cursor == "e-2"
+
+
+async def test_what_the_stream_says_about_itself_is_no_event(hub: FakeHub, client: AsyncClient) -> None:
+    hub.stream(ready("e-0"), sync(1), b'event: closed\ndata: {"code":"token_expired"}\n\n')
+    hub.stream(ready("e-1"), sync(2))
+    assert [event.cursor for event in await take(client.events(), 2)] == ["e-1", "e-2"]
+
+
+async def test_an_endless_event_ends_the_connection(
+    hub: FakeHub, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "EventParser", lambda: EventParser(limit=1000))
+    hub.stream(ready("e-0"), b"data: " + b"x" * 2000)
+    events = client.events()
+    with pytest.raises(errors.TooLarge):
+        await anext(events)
+    assert not events.connected
 
 
 async def test_a_delta_does_not_move_the_cursor(hub: FakeHub, client: AsyncClient) -> None:
