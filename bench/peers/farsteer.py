@@ -21,6 +21,8 @@ from farsteer import __version__
 
 TOKEN = "benchmark-on-loopback-only-0123456789"
 JWT_SECONDS = 300
+IDLE_SECONDS = 30
+"""A server may close a connection that rests; one that has rested for this long is opened anew."""
 _BENCH = Path(__file__).parents[1]
 
 
@@ -29,6 +31,7 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(wire.HOST, port, timeout=60)
+        self._used = time.monotonic()
         self.jwt: str = self.post("/api/auth", {"accessToken": TOKEN})["token"]
         self.born = time.monotonic()
 
@@ -45,6 +48,9 @@ class Client:
         headers = {"Content-Type": "application/json"} if body else {}
         if path != "/api/auth":
             headers["Authorization"] = f"Bearer {self.jwt}"
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self._connection.close()
+        self._used = time.monotonic()
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         answer = response.read()
