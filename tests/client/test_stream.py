@@ -176,6 +176,13 @@ async def test_a_hub_that_restarts_is_waited_for(hub: FakeHub, client: AsyncClie
     assert [event.cursor for event in await take(client.events(), 2)] == ["e-1", "e-2"]
 
 
+async def test_a_hub_that_was_away_for_days_is_still_waited_for(hub: FakeHub, client: AsyncClient) -> None:
+    hub.stream(ready("e-0"), sync(1))
+    events = client.events()
+    events._failures = 10_000
+    assert (await anext(events)).cursor == "e-1"
+
+
 async def test_a_hub_that_was_never_there_is_an_error(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(*[httpx.ConnectError("refused")] * 3)
     with pytest.raises(errors.Unavailable, match="no hub at"):

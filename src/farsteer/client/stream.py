@@ -126,7 +126,7 @@ class EventStream:
         if self._failures == 0:
             self._lost_at = time.monotonic()
         else:
-            delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (self._failures - 1))
+            delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self._failures - 1, 16))
             await asyncio.sleep(jittered(delay))
         # Counted down to none by the first data, so that a hub which accepts and hangs up is not hammered.
         self._failures += 1
