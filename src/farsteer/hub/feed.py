@@ -20,10 +20,10 @@ _log = logging.getLogger(__name__)
 MESSAGE = "message-received"
 
 _PAYLOAD = {
-    MESSAGE: "message",
-    "message-delta": "delta",
-    "typing-changed": "typing",
-    "online-users-changed": "users",
+    MESSAGE: b'"message":',
+    "message-delta": b'"delta":',
+    "typing-changed": b'"typing":',
+    "online-users-changed": b'"users":',
 }
 
 
@@ -50,13 +50,12 @@ def sync_event(
     merge_key: str | None = None,
 ) -> SyncEvent:
     """Build the wire form by splicing the already encoded payload in."""
-    parts = [_head(namespace, type, subject)]
+    data = _head(namespace, type, subject)
     if cursor is not None:
-        parts += [b',"cursor":"', cursor_text(epoch, cursor).encode(), b'"']
+        data = b'%b,"cursor":"%b-%d"' % (data, epoch.encode(), cursor)
     if payload is not None:
-        parts += [b',"', _PAYLOAD.get(type, "data").encode(), b'":', payload]
-    parts.append(b"}")
-    return SyncEvent(namespace, type, subject, b"".join(parts), cursor, merge_key)
+        data = b"%b,%b%b" % (data, _PAYLOAD.get(type, b'"data":'), payload)
+    return SyncEvent(namespace, type, subject, data + b"}", cursor, merge_key)
 
 
 def message_events(
