@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import Unauthorized
 from farsteer.core.ids import new_id
-from farsteer.link.messages import PROTOCOL, Hello, Ping, Pong, Refused, Welcome
+from farsteer.faces import link
+from farsteer.faces.link import WebSocketTransport
+from farsteer.link.messages import PROTOCOL, Ack, Hello, Ping, Pong, Refused, Welcome
 from farsteer.link.transport import LinkClosed
 from farsteer.link.websocket import connect
 from farsteer.runner.runner import Runner
@@ -64,13 +68,13 @@ async def test_a_runner_far_away_runs_a_session(stack: Stack, owner: Account, tm
 
 async def test_a_machine_is_active_while_its_link_lives(stack: Stack, owner: Account) -> None:
     machine_id = new_id()
-    link = await connect(stack.url, OWNER)
-    await link.send(hello(machine_id))
-    assert isinstance(await link.receive(), Welcome)
+    linked = await connect(stack.url, OWNER)
+    await linked.send(hello(machine_id))
+    assert isinstance(await linked.receive(), Welcome)
     assert await machines(owner) == {machine_id: True}
-    await link.send(Ping())
-    assert await link.receive() == Pong()
-    await link.close()
+    await linked.send(Ping())
+    assert await linked.receive() == Pong()
+    await linked.close()
 
     async def inactive() -> bool:
         return await machines(owner) == {machine_id: False}
@@ -79,12 +83,12 @@ async def test_a_machine_is_active_while_its_link_lives(stack: Stack, owner: Acc
 
 
 async def test_the_token_decides_the_namespace(stack: Stack, owner: Account) -> None:
-    link = await connect(stack.url, f"{OWNER}:team")
-    await link.send(hello())
-    assert isinstance(await link.receive(), Welcome)
+    linked = await connect(stack.url, f"{OWNER}:team")
+    await linked.send(hello())
+    assert isinstance(await linked.receive(), Welcome)
     assert await machines(owner) == {}
     assert len(await machines(await stack.sign_in(f"{OWNER}:team"))) == 1
-    await link.close()
+    await linked.close()
 
 
 async def test_only_a_token_for_runners_may_link(stack: Stack, owner: Account) -> None:
@@ -95,8 +99,8 @@ async def test_only_a_token_for_runners_may_link(stack: Stack, owner: Account) -
     with pytest.raises(LinkClosed, match="403"):
         await connect(stack.url, reader["secret"])
     runner = await owner.post_json("/api/tokens", {"label": "runner", "scopes": ["runner"]}, 201)
-    link = await connect(stack.url, runner["secret"])
-    await link.close()
+    linked = await connect(stack.url, runner["secret"])
+    await linked.close()
 
 
 async def refused(stack: Stack, path: str = "/link", **headers: str) -> int:
@@ -130,23 +134,23 @@ async def test_a_foreign_host_is_refused(stack: Stack) -> None:
 
 async def test_a_revoked_token_ends_its_link(stack: Stack, owner: Account) -> None:
     made = await owner.post_json("/api/tokens", {"label": "runner", "scopes": ["runner"]}, 201)
-    link = await connect(stack.url, made["secret"])
-    await link.send(hello())
-    assert isinstance(await link.receive(), Welcome)
+    linked = await connect(stack.url, made["secret"])
+    await linked.send(hello())
+    assert isinstance(await linked.receive(), Welcome)
     await owner.delete(f"/api/tokens/{made['token']['id']}")
     with pytest.raises(LinkClosed):
         async with asyncio.timeout(2):
-            await link.receive()
-    await link.close()
+            await linked.receive()
+    await linked.close()
 
 
 async def test_another_protocol_is_refused_with_the_reason(stack: Stack) -> None:
-    link = await connect(stack.url, OWNER)
-    await link.send(hello(protocol=PROTOCOL + 1))
-    answer = await link.receive()
+    linked = await connect(stack.url, OWNER)
+    await linked.send(hello(protocol=PROTOCOL + 1))
+    answer = await linked.receive()
     assert isinstance(answer, Refused)
     assert "protocol" in answer.reason
-    await link.close()
+    await linked.close()
 
 
 @pytest.mark.parametrize(
@@ -164,3 +168,36 @@ async def test_garbage_ends_the_link_and_nothing_else(
             async with asyncio.timeout(5):
                 await socket.recv()
     await owner.get_json("/api/machines")
+
+
+async def drained(socket: ClientConnection) -> None:
+    """Read what is left until the connection is lost."""
+    with suppress(ConnectionClosed):
+        while True:
+            await socket.recv()
+
+
+async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = asyncio.Event()
+
+    async def flood(transport: WebSocketTransport, *_: object, **__: object) -> None:
+        try:
+            async with asyncio.timeout(0.5):
+                while True:
+                    await transport.send(Ack(session="s" * 1_000_000, seq=1))
+        except TimeoutError:
+            await transport.close()
+            ended.set()
+
+    monkeypatch.setattr(stack.hub.link, "serve", flood)
+    monkeypatch.setattr(link, "_CLOSE_SECONDS", 0.2)
+    headers = {"Authorization": f"Bearer {OWNER}"}
+    address = stack.url.replace("http", "ws") + "/link"
+    async with (
+        asyncio.timeout(10),
+        open_websocket(
+            address, additional_headers=headers, max_size=None, max_queue=1, close_timeout=0
+        ) as socket,
+    ):
+        await ended.wait()
+        await drained(socket)

@@ -87,8 +87,12 @@ class _Server(uvicorn.Server):
                 ws=WebSocketConnection,
                 ws_max_size=MAX_FRAME,
                 ws_per_message_deflate=False,
+                # Both protocols that use websockets have a heartbeat of their own.
+                ws_ping_interval=None,
                 lifespan="off",
                 log_config=None,
+                # Below this it logs URLs, and with them what somebody should not have put there.
+                log_level="warning",
                 access_log=False,
                 # A header that says where a request came from is believed only from a proxy one has chosen.
                 proxy_headers=False,

@@ -4,9 +4,11 @@ import logging
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect as open_websocket
+from websockets.exceptions import InvalidStatus
 
 from farsteer.core.ids import is_uuid, new_id
-from tests.support.stack import Account, Stack
+from tests.support.stack import OWNER, Account, Stack
 
 
 @pytest.fixture
@@ -131,13 +133,17 @@ async def test_a_defect_while_signing_in_has_the_same_shape(
         assert "inside story" not in response.text
 
 
-async def test_no_token_in_any_log(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_in_any_log(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         owner = await stack.sign_in()
         await owner.get_json("/api/machines")
         await owner.get("/api/nowhere", params={"token": "secret-in-the-url"})
+        with pytest.raises(InvalidStatus):
+            await open_websocket(stack.url.replace("http", "ws") + "/link?token=secret-in-the-url")
+    clients = ("httpx", "httpcore", "websockets.client")
     written = "\n".join(
-        record.getMessage() for record in caplog.records if record.name.startswith("farsteer")
+        record.getMessage() for record in caplog.records if not record.name.startswith(clients)
     )
+    assert OWNER not in written
     assert owner.headers["authorization"].removeprefix("Bearer ") not in written
     assert "secret-in-the-url" not in written
