@@ -14,7 +14,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from farsteer.core.errors import FarsteerError
 from farsteer.faces.peer import address, bearer
 from farsteer.faces.realtime.connection import connection_of
-from farsteer.faces.realtime.websocket import WebSocketConnection
 from farsteer.faces.reply import error_reply
 from farsteer.hub import Hub
 from farsteer.link.frames import read_at_hub, write
@@ -77,6 +76,6 @@ class WebSocketTransport:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._socket.close()
         except TimeoutError:
-            connection_of(self._socket.scope, WebSocketConnection).abort()
+            connection_of(self._socket.scope).abort()
         except (WebSocketDisconnect, RuntimeError):
             return
