@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from farsteer.cli.text import one_line
 from farsteer.client.access import home_dir, running_hub
-from farsteer.core.api import SessionView
 from farsteer.core.errors import BadRequest, NotFound, Unauthorized, Unavailable
 from farsteer.core.ids import is_uuid
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
+    from farsteer.core.api import SessionView
 
 
 class Sessions(Protocol):

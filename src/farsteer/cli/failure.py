@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 
 from farsteer.cli.main import FAILED, UNREACHABLE, USAGE
 from farsteer.cli.text import clean
@@ -23,6 +22,8 @@ NEXT = {
 def failed(error: Exception) -> int:
     """Say on stderr what happened; returns the exit code."""
     if os.environ.get("FARSTEER_DEBUG") == "1":
+        import traceback
+
         traceback.print_exception(error)
     if not isinstance(error, FarsteerError):
         kind = type(error).__name__
