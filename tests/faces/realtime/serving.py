@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
-from starlette.routing import Router
+from starlette.routing import Mount, Route, Router
 
 from farsteer.faces.realtime.http import HttpConnection
 from farsteer.faces.realtime.limits import Limits
@@ -25,7 +25,7 @@ async def serving(
     # Inherited by each connection: a client that stops reading is soon felt.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
     config = uvicorn.Config(
-        Router(realtime.routes()),
+        Router([Mount("/socket.io", realtime.socketio), Route("/api/events", realtime.sse)]),
         http=HttpConnection,
         ws=WebSocketConnection,
         lifespan="off",

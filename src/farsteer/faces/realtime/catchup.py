@@ -30,5 +30,4 @@ async def catch_up(subscriber: Subscriber, store: Store) -> None:
             break
         await subscriber.drained()
     subscriber.tail = None
-    for batch in tail.batches:
-        subscriber.forward(batch)
+    subscriber.forward(tail.batch())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute, Mount, Route
-
 from farsteer.faces.realtime.limits import Limits
 from farsteer.faces.realtime.server import SocketServer
 from farsteer.faces.realtime.sse import EventStream
@@ -12,7 +10,10 @@ from farsteer.hub import Hub
 
 
 class Realtime:
-    """The server must use `HttpConnection` and `WebSocketConnection`, and call `start` before and `close` after."""
+    """`socketio` is an ASGI application for `/socket.io/`, `sse` one for `/api/events`.
+
+    The server must run on `HttpConnection` and `WebSocketConnection`, call `start` before it serves and `close` after.
+    """
 
     def __init__(self, hub: Hub, limits: Limits | None = None) -> None:
         limits = limits or Limits()
@@ -20,13 +21,10 @@ class Realtime:
         self.socketio = SocketServer(hub, self.subscriptions, limits)
         self.sse = EventStream(hub, self.subscriptions, limits)
 
-    def routes(self) -> list[BaseRoute]:
-        return [Mount("/socket.io", self.socketio), Route("/api/events", self.sse)]
-
     async def start(self) -> None:
         await self.subscriptions.start()
 
     async def close(self) -> None:
         await self.socketio.close()
         self.sse.close()
-        self.subscriptions.close()
+        await self.subscriptions.close()

@@ -35,7 +35,7 @@ from farsteer.hub import Caller, Hub
 from farsteer.hub.metrics import Metrics
 
 # At INFO the libraries log what clients send, tokens included; whatever the root logger is set to, they must not.
-_library_log = logging.getLogger("farsteer.realtime.socketio")
+_library_log = logging.getLogger(f"{__name__}.library")
 _library_log.setLevel(logging.ERROR)
 
 

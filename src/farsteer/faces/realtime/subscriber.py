@@ -127,16 +127,17 @@ class Tail:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.batches: list[Batch] = []
+        self._events: list[SyncEvent] = []
         self._size = 0
         self.whole = True
 
     def add(self, batch: Batch) -> None:
-        if not self.whole:
-            return
         self._size += batch.size
         if self._size > self._limit:
             self.whole = False
-            self.batches.clear()
-        elif batch.events:
-            self.batches.append(batch)
+            self._events.clear()
+        else:
+            self._events += batch.events
+
+    def batch(self) -> Batch:
+        return Batch(self._events)

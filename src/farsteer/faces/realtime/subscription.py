@@ -15,7 +15,7 @@ from farsteer.faces.realtime.subscriber import Ready, Subscriber, Tail
 from farsteer.hub import Caller, Hub
 from farsteer.hub.feed import cursor_text, parse_cursor
 
-log = logging.getLogger("farsteer.realtime")
+logger = logging.getLogger(__name__)
 
 
 class Subscription:
@@ -34,54 +34,25 @@ class Subscription:
         self._subscriber = subscriber
         self._end = end
         self._id = new_id()
-        self._task: asyncio.Task[None] | None = None
         self.caller = caller
+        self.task: asyncio.Task[None] | None = None
+        """Runs `resume`."""
         self._timer = self._lease()
 
-    def begin(self, since: str | None) -> None:
-        if since is None:
-            self._go_live("none")
-        else:
-            self._task = asyncio.create_task(self._resume(since))
-
-    def renew(self, caller: Caller) -> None:
-        self.caller = caller
-        self._timer.cancel()
-        self._timer = self._lease()
-
-    def finish(self) -> None:
-        """Idempotent."""
-        self._timer.cancel()
-        self._fanout.leave(self._subscriber)
-        self._hub.presence.leave(self._id)
-        if self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
-
-    def _lease(self) -> asyncio.TimerHandle:
-        left = max(0.0, self.caller.expires_at / 1000 - time.time())
-        expired = Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
-        return asyncio.get_running_loop().call_later(left, self._end, expired)
-
-    def _go_live(self, resume: str) -> None:
+    def go_live(self, resume: str) -> None:
+        """From now on, whatever was before."""
         self._subscriber.cursor = self._fanout.head
         self._join(resume)
 
-    def _join(self, resume: str) -> None:
-        subscriber = self._subscriber
-        cursor = cursor_text(self._hub.store.epoch, subscriber.cursor)
-        subscriber.greet(Ready(cursor=cursor, resume=resume, expires_at=self.caller.expires_at))
-        self._fanout.join(subscriber)
-        # After joining, so that the client hears of itself too.
-        self._hub.presence.join(self.caller, self._id, subscriber.filter.session_id)
-
-    async def _resume(self, since: str) -> None:
+    async def resume(self, since: str) -> None:
+        """From a cursor, if the hub still has what came after it."""
         subscriber = self._subscriber
         store = self._hub.store
         try:
             bounds = await store.feed_bounds()
             position = parse_cursor(store.epoch, since)
             if position is None or not bounds.lowest <= position <= bounds.highest:
-                self._go_live("gap")
+                self.go_live("gap")
                 return
             subscriber.cursor = position
             subscriber.tail = Tail(subscriber.limits.tail)
@@ -93,5 +64,31 @@ class Subscription:
         except FarsteerError as error:
             self._end(error)
         except Exception:
-            log.exception("a client could not catch up")
+            logger.exception("a client could not catch up")
             self._end(Unavailable("the events could not be read; connect again"))
+
+    def renew(self, caller: Caller) -> None:
+        self.caller = caller
+        self._timer.cancel()
+        self._timer = self._lease()
+
+    def finish(self) -> None:
+        """Idempotent."""
+        self._timer.cancel()
+        self._fanout.leave(self._subscriber)
+        self._hub.presence.leave(self._id)
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+
+    def _lease(self) -> asyncio.TimerHandle:
+        left = max(0.0, self.caller.expires_at / 1000 - time.time())
+        expired = Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
+        return asyncio.get_running_loop().call_later(left, self._end, expired)
+
+    def _join(self, resume: str) -> None:
+        subscriber = self._subscriber
+        cursor = cursor_text(self._hub.store.epoch, subscriber.cursor)
+        subscriber.greet(Ready(cursor=cursor, resume=resume, expires_at=self.caller.expires_at))
+        self._fanout.join(subscriber)
+        # After joining, so that the client hears of itself too.
+        self._hub.presence.join(self.caller, self._id, subscriber.filter.session_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 
@@ -17,6 +18,7 @@ class Subscriptions:
         self._hub = hub
         self._fanout = Fanout(hub.feed)
         self._open: dict[Subscriber, Subscription] = {}
+        self._catching_up: set[asyncio.Task[None]] = set()
         self._stop: Callable[[], None] | None = None
 
     async def start(self) -> None:
@@ -26,13 +28,14 @@ class Subscriptions:
         bounds = await self._hub.store.feed_bounds()
         self._fanout.head = max(self._fanout.head, bounds.highest)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._stop is not None:
             self._stop()
             self._stop = None
         self._fanout.close()
         for subscriber in tuple(self._open):
             self.leave(subscriber)
+        await asyncio.gather(*self._catching_up, return_exceptions=True)
 
     def verify(self, token: str) -> Caller:
         caller = self._hub.tokens.verify(token)
@@ -46,7 +49,13 @@ class Subscriptions:
         )
         self._open[subscriber] = subscription
         self._hub.metrics.clients += 1
-        subscription.begin(since)
+        if since is None:
+            subscription.go_live("none")
+        else:
+            task = asyncio.create_task(subscription.resume(since))
+            self._catching_up.add(task)
+            task.add_done_callback(self._catching_up.discard)
+            subscription.task = task
 
     def renew(self, subscriber: Subscriber | None, token: str) -> int:
         """Go on under a newer JWT of the same token; when that one ends, in milliseconds."""
