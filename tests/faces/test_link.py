@@ -15,7 +15,7 @@ from farsteer.core.errors import Unauthorized
 from farsteer.core.ids import new_id
 from farsteer.faces import link
 from farsteer.faces.link import WebSocketTransport
-from farsteer.link.messages import PROTOCOL, Ack, Hello, Ping, Pong, Refused, Welcome
+from farsteer.link.messages import MAX_FRAME, PROTOCOL, Ack, Hello, Ping, Pong, Refused, Welcome
 from farsteer.link.transport import LinkClosed
 from farsteer.link.websocket import connect
 from farsteer.runner.runner import Runner
@@ -201,3 +201,16 @@ async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch:
     ):
         await ended.wait()
         await drained(socket)
+
+
+async def test_a_frame_over_the_limit_is_refused_before_it_is_read(stack: Stack) -> None:
+    headers = {"Authorization": f"Bearer {OWNER}"}
+    async with open_websocket(
+        stack.url.replace("http", "ws") + "/link", additional_headers=headers
+    ) as socket:
+        socket.transport.write(b"\x82\xff" + (MAX_FRAME + 1).to_bytes(8, "big") + b"mask")
+        with pytest.raises(ConnectionClosed) as closed:
+            async with asyncio.timeout(5):
+                await socket.recv()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1009

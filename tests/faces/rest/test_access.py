@@ -1,6 +1,7 @@
 """Default deny: every route needs a token with its scope, and the OpenAPI document says exactly that."""
 
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,8 @@ import pytest
 from farsteer.core.ids import new_id
 from farsteer.faces.rest.app import TABLE
 from farsteer.faces.rest.endpoint import AnyEndpoint
-from farsteer.hub import Scope
+from farsteer.faces.server import ServerConfig, serve
+from farsteer.hub import Hub, Scope
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
 OPEN = {("POST", "/api/auth"), ("GET", "/health")}
@@ -111,6 +113,23 @@ async def test_a_revoked_token_ends_at_once(stack: Stack, owner: Account) -> Non
     await account.get_json("/api/machines", 401)
     again = await account.post("/api/auth", json={"accessToken": made["secret"]})
     assert again.status_code == 401
+
+
+async def test_an_expired_jwt_says_so(home: Path) -> None:
+    now = [1_800_000_000_000]
+    async with AsyncExitStack() as opened:
+        hub = await Hub.open(home, OWNER, clock=lambda: now[0])
+        opened.push_async_callback(hub.close)
+        url = await opened.enter_async_context(serve(hub, ServerConfig(port=0)))
+        client = await opened.enter_async_context(httpx.AsyncClient(base_url=url))
+        jwt = (await client.post("/api/auth", json={"accessToken": OWNER})).json()["token"]
+        client.headers["authorization"] = f"Bearer {jwt}"
+        assert (await client.get("/api/machines")).status_code == 200
+        now[0] += 15 * 60 * 1000
+        for path in ("/api/machines", "/api/events", "/metrics"):
+            response = await client.get(path)
+            assert response.status_code == 401, path
+            assert response.json()["error"]["code"] == "token_expired"
 
 
 async def test_guessing_is_slowed_down(stack: Stack) -> None:
