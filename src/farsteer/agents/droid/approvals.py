@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ class Choice(Wire):
 class Confirmation(Wire):
     tool_use: ToolUse
     confirmation_type: str = ""
-    details: dict[str, Any] = {}
+    details: Any = None
 
 
 class PermissionParams(Wire):
@@ -65,10 +65,11 @@ def permission(request: wire.Request, turn_id: str | None) -> Approval:
     if not params.tool_uses:
         raise msgspec.ValidationError("a permission for no tool")
     first = params.tool_uses[0]
-    use, details, kind = first.tool_use, first.details, first.confirmation_type
+    use, details, kind = first.tool_use, _details(first), first.confirmation_type
     plan = details.get("plan") or details.get("proposal") or use.input.get("plan")
     # The newer CLI drops the names from the details and leaves them in the input.
-    names = [str(name) for name in use.input.get("optionNames") or details.get("optionNames") or ()]
+    listed = use.input.get("optionNames") or details.get("optionNames")
+    names = [str(name) for name in cast("list[Any]", listed)] if isinstance(listed, list) else []
     is_plan = kind in _PLANS
     title = str(details.get("title") or use.input.get("title") or _PLANS[kind]) if is_plan else _title(first)
     if len(params.tool_uses) > 1:
@@ -150,8 +151,12 @@ def _answers(approval: Approval, answer: Answer) -> dict[str, Any]:
     }
 
 
+def _details(first: Confirmation) -> dict[str, Any]:
+    return cast("dict[str, Any]", first.details) if isinstance(first.details, dict) else {}
+
+
 def _title(first: Confirmation) -> str:
-    details = first.details
+    details = _details(first)
     if first.confirmation_type == "sandbox_violation":
         return (
             f"{details.get('violatingToolName') or first.tool_use.name}: {details.get('reason') or 'sandbox'}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ DISCONNECTED = -32005
 PARSE_ERROR = -32700
 
 _REMEMBERED = 32
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -96,6 +98,10 @@ class Rpc:
                 )
         return None
 
+    def waits_for(self, request_id: str | None) -> bool:
+        """It is under way and has had no answer."""
+        return request_id in self._open
+
     def end(self, error: FarsteerError) -> None:
         """Droid is gone: nothing will be answered any more."""
         self._ended = error
@@ -138,6 +144,15 @@ class Rpc:
             return None
         method = self._settled.get(request_id) if request_id is not None else None
         return Stray(request_id, method, response.error)
+
+
+def read(answer: msgspec.Raw, kind: type[T]) -> T:
+    """What a request returned. Raises AgentError when it is not what it should be."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message = f"Droid's answer is not understood: {error}"
+        raise AgentError(message, code=ErrorCode.AGENT_PROTOCOL) from None
 
 
 def _error(method: str, failure: wire.Failure, *, optional: bool) -> FarsteerError:

@@ -31,6 +31,7 @@ _MODES = {
     "medium": PermissionMode.SAFE_YOLO,
     "high": PermissionMode.YOLO,
 }
+_ORDER = ("off", "low", "medium", "high")
 _NAMES = {"mode": "permission mode", "model": "model", "effort": "reasoning effort"}
 
 
@@ -79,6 +80,8 @@ class Dial:
         self._model = model
         self._effort = effort
         self._actual = Settings()
+        self._opening = True
+        """What Droid says while a conversation is opened is not yet compared."""
         self._asking: dict[str, Any] = {}
         """What a request of ours that is under way asks for."""
         self._before = (mode, model, effort)
@@ -89,6 +92,12 @@ class Dial:
     def old(self) -> bool:
         """This CLI knows no interaction modes."""
         return self._actual.autonomy_level is not None and self._actual.interaction_mode is None
+
+    @property
+    def too_loose(self) -> bool:
+        """Droid does more without asking than our side wants."""
+        actual = mode_of(self._actual)
+        return actual is not None and _ORDER.index(_LEVELS[actual]) > _ORDER.index(_LEVELS[self.mode])
 
     def read(self, settings: Settings) -> None:
         """Take over what Droid says; it may say only a part."""
@@ -150,7 +159,7 @@ class Dial:
                     meta={"model": self._model},
                 )
             )  # fmt: skip
-        self._asking = {}
+        self._asking, self._opening = {}, False
         news = self.news()
         return said if news is None else [*said, news]
 
@@ -159,7 +168,7 @@ class Dial:
 
         While a request of ours is under way there is none: it would tell our side its own wish, or the state before it.
         """
-        if self._asking:
+        if self._asking or self._opening:
             return None
         actual = self._actual
         mode, model, effort = mode_of(actual), actual.model_id, _effort(actual.reasoning_effort)

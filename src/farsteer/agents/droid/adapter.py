@@ -1,0 +1,52 @@
+"""Factory's Droid as an adapter."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
+from farsteer.agents.droid import binary
+from farsteer.agents.droid.launch import DroidLaunch
+from farsteer.agents.droid.store import has_messages
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.ids import is_uuid
+from farsteer.core.launch import Start
+
+_PROTOCOL = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
+"""Everything else is in the requests: in this mode Droid ignores its other options."""
+
+
+class DroidAdapter(Adapter):
+    name: ClassVar[str] = "droid"
+    title: ClassVar[str] = "Factory Droid"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, approvals=True,
+        questions=True, plans=True, images=True, usage=True,
+    )  # fmt: skip
+    environment_names: ClassVar[tuple[str, ...]] = ("FACTORY_*",)
+
+    def __init__(self, executable: str | None = None) -> None:
+        self._executable = executable
+
+    async def detect(self) -> AgentInfo:
+        path = binary.find(self._executable)
+        version = await binary.version(path) if path is not None else None
+        reason = "no droid on PATH" if path is None else f"{path} does not say its version"
+        return AgentInfo(
+            name=self.name, title=self.title, available=version is not None, version=version,
+            reason=None if version is not None else reason, install=binary.INSTALL,
+            capabilities=self.capabilities,
+        )  # fmt: skip
+
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        if plan.decision.start is Start.REFUSE:
+            raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
+        path = binary.find(self._executable)
+        if path is None:
+            raise AgentError("no droid on PATH", code=ErrorCode.AGENT_NOT_INSTALLED, install=binary.INSTALL)
+        return await DroidLaunch.start((path, *_PROTOCOL, "--cwd", plan.directory), plan, sink)
+
+    def has_transcript(self, session_id: str, state_dir: str) -> bool:
+        return is_uuid(session_id) and has_messages(Path.home(), session_id)
