@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from farsteer.agents.environment import scrubbed
 
 VARIABLE = "DROID_EXECUTABLE"
@@ -15,10 +17,17 @@ QUIET = {"FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
 """Always set: a Droid that looks for an update first may not answer for minutes."""
 INSTALL = "npm install -g droid"
 
+_SCOPE = "@factory/cli"
+_DEPTH = 3
 _VERSION_TIMEOUT = 20.0
 _VERSION = re.compile(rb"\d+\.\d+\.\d+\S*")
 _known: dict[tuple[str, int, int], str] = {}
 """Asking takes seconds: the answer holds as long as the file does not change."""
+
+
+class _Package(msgspec.Struct):
+    name: str
+    version: str
 
 
 def find(executable: str | None = None) -> str | None:
@@ -32,7 +41,7 @@ def find(executable: str | None = None) -> str | None:
 async def version(path: str) -> str | None:
     """None: it does not say one in time."""
     key = _identity(path)
-    known = _known.get(key) or await _ask(path)
+    known = _known.get(key) or _packaged(key[0]) or await _ask(path)
     if known is not None:
         _known[key] = known
     return known
@@ -41,6 +50,17 @@ async def version(path: str) -> str | None:
 def _identity(path: str) -> tuple[str, int, int]:
     status = os.stat(path)
     return os.path.realpath(path), status.st_mtime_ns, status.st_size
+
+
+def _packaged(path: str) -> str | None:
+    """What npm says about the package that the program is in."""
+    for folder in Path(path).parents[:_DEPTH]:
+        try:
+            package = msgspec.json.decode((folder / "package.json").read_bytes(), type=_Package)
+        except (OSError, msgspec.DecodeError):
+            continue
+        return package.version if package.name == "droid" or package.name.startswith(_SCOPE) else None
+    return None
 
 
 async def _ask(path: str) -> str | None:
