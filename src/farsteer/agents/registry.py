@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "farsteer.adapters"
-PREFERENCE = ("demo",)
+PREFERENCE = ("droid", "demo")
 """Our agents, best first: a session that names none gets the first that is installed."""
 
-_OURS = {"demo": "farsteer.agents.demo.adapter:DemoAdapter"}
+_OURS = {
+    "droid": "farsteer.agents.droid.adapter:DroidAdapter",
+    "demo": "farsteer.agents.demo.adapter:DemoAdapter",
+}
 
 
 def names() -> tuple[str, ...]:
