@@ -108,7 +108,7 @@ def test_the_curl_calls(newcomer: Newcomer) -> None:
 def test_the_python_script(newcomer: Newcomer) -> None:
     script = block("python")
     assert len(script.strip().splitlines()) <= 10
-    newcomer.env["FARSTEER_URL"] = f"http://127.0.0.1:{newcomer.port}"
+    newcomer.env["FARSTEER_HUB"] = f"http://127.0.0.1:{newcomer.port}"
     out = newcomer.run("python", "-", script=script)
     assert "hello from Python" in out
     assert "The command has run." in out
@@ -130,7 +130,7 @@ def test_the_node_script(newcomer: Newcomer, tmp_path: Path) -> None:
             start_new_session=True,
         )
         try:
-            newcomer.env["FARSTEER_URL"] = f"http://127.0.0.1:{newcomer.port}"
+            newcomer.env["FARSTEER_HUB"] = f"http://127.0.0.1:{newcomer.port}"
             newcomer.run("farsteer", "exec", "hello", "--agent", "demo")
             assert re.match(r"session-\w+|message-\w+|online-users-changed", first_line(process))
         finally:

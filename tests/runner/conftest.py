@@ -7,7 +7,7 @@ import pytest
 
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.actor import ActorContext, Limits, SessionActor
-from farsteer.runner.journal import Journal
+from farsteer.runner.journal import Journal, Stored
 from farsteer.runner.log import SessionLog
 from tests.runner.scripted import Recorder, ScriptedAdapter
 
@@ -29,15 +29,16 @@ class Bench:
         asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]
         state = SessionState(id=SESSION, agent="scripted", directory=str(self.tmp_path))
         await self.journal.create(asked, state)
-        return self.begin(asked, state)
+        return self.begin(Stored(asked, state))
 
     async def reload(self) -> SessionActor:
         """What a runner does at its start."""
         (stored,) = await self.journal.load()
-        return self.begin(stored.spec, stored.state, stored.settled)
+        return self.begin(stored)
 
-    def begin(self, spec: SessionSpec, state: SessionState, settled: tuple[str, ...] = ()) -> SessionActor:
-        log = SessionLog(state, self.journal, self.out, settled)
+    def begin(self, stored: Stored) -> SessionActor:
+        spec = stored.spec
+        log = SessionLog(stored.state, self.journal, self.out, stored.settled, stored.payloads)
         context = ActorContext(self.adapter, str(self.tmp_path), lambda _: {}, self.limits)
         self.actor = SessionActor(spec, log, context)
         self.actor.begin()

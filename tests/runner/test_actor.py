@@ -14,7 +14,7 @@ from farsteer.core.errors import AgentError, AlreadyAnswered, Conflict, ErrorCod
 from farsteer.core.events import DeltaKind, SessionStatus, TurnEndReason
 from farsteer.core.launch import Start
 from farsteer.core.modes import PermissionMode
-from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.session import SessionSpec
 from farsteer.runner.actor import SessionActor
 from tests.runner.conftest import SESSION, Bench
@@ -389,6 +389,26 @@ async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
     ]
     launch.gone = True
     first._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
+
+
+async def test_attachments_reach_the_agent_and_only_their_names_the_log(bench: Bench) -> None:
+    picture = Attachment(name="a.png", mime_type="image/png", data="aGVsbG8=", size=5)
+    actor, launch, _ = await in_turn(bench)
+    await actor.ask(do.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,))))
+    one = actor
+    actor = await bench.reload()
+    second = await bench.adapter.launch()
+    prompt = await second.prompt()
+    assert prompt.attachments == (picture,)
+    await bench.out.until(ev.UserMessage, 2)
+    told = b"".join([bytes(item.body) for item in await bench.journal.outbox(SESSION, 0)])
+    assert b"a.png" in told
+    assert b"aGVsbG8" not in told
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
+    (stored,) = await bench.journal.load()
+    assert stored.payloads == {}
+    launch.gone = True
+    one._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
 
 
 async def test_a_closing_session_refuses_commands(bench: Bench) -> None:

@@ -37,7 +37,7 @@ class Attachment(Wire):
     size: int | None = None
 
 
-class QueueItem(Wire):
+class QueueItem(Wire, omit_defaults=False):
     id: str
     text: str
     created_at: int
@@ -57,6 +57,12 @@ def enqueue(queue: Queue, item: QueueItem) -> Queue:
     if len(queue) >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
     return (*queue, msgspec.structs.replace(item, state=ItemState.QUEUED))
+
+
+def without_data(item: QueueItem) -> QueueItem:
+    """The item as it is shown and logged: its attachments by name, type and size."""
+    noted = tuple(msgspec.structs.replace(one, data=None) for one in item.attachments)
+    return msgspec.structs.replace(item, attachments=noted)
 
 
 def settle(queue: Queue, item_id: str) -> Queue:

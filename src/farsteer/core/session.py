@@ -48,7 +48,7 @@ class SessionSpec(Wire):
     """What only one agent understands: `claudeAgent`, `openrouterModel`."""
 
 
-class Usage(Wire):
+class Usage(Wire, omit_defaults=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0

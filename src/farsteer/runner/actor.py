@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from farsteer.agents import base
 from farsteer.agents.base import Adapter, LaunchPlan
 from farsteer.core import commands as do
@@ -178,10 +176,7 @@ class SessionActor:
                 await self._ensure_life()
                 return True
             case do.Send():
-                if not self._log.knows(command.item.id):
-                    self._log.add(
-                        ev.QueueUpdate(item_id=command.item.id, state=ItemState.QUEUED, item=command.item)
-                    )
+                self._log.enqueue(command.item)
             case do.Cancel():
                 item = cancellable(self.state.queue, command.item_id, in_turn=self.state.turn_item)
                 self._settle(item.id, ItemState.CANCELLED, "cancelled by the sender")
@@ -236,14 +231,16 @@ class SessionActor:
         assert self._life is not None
         assert self._life.launch is not None
         turn_id = new_id()
-        noted = tuple(msgspec.structs.replace(one, data=None) for one in item.attachments)
+        attached = self._log.attachments(item)
         self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
         self._log.add(
-            ev.UserMessage(item_id=item.id, text=item.text, attachments=noted, sent_from=item.sent_from),
+            ev.UserMessage(
+                item_id=item.id, text=item.text, attachments=item.attachments, sent_from=item.sent_from
+            ),
             local_id=item.local_id,
         )
         await self._log.flush()
-        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments)
+        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached)
         try:
             await self._call(self._life.launch.send(prompt))
         except FarsteerError as error:

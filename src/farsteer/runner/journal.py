@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from farsteer.core.queue import Attachment
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.db.migrations import Migration
@@ -32,17 +33,25 @@ MIGRATIONS: tuple[Migration, ...] = (
             n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, item TEXT NOT NULL
         );
         CREATE INDEX settled_by_session ON settled (session, n);
+        CREATE TABLE payloads (
+            session TEXT NOT NULL, item TEXT NOT NULL, attachments BLOB NOT NULL, PRIMARY KEY (session, item)
+        );
         """,
     ),
 )
+
+
+Payloads = dict[str, tuple[Attachment, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     spec: SessionSpec
     state: SessionState
-    settled: tuple[str, ...]
+    settled: tuple[str, ...] = ()
     """Items that have had their outcome, newest last: a repeat of one is not a new message."""
+    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
+    """What is attached to the items that wait."""
 
 
 class Journal:
@@ -62,8 +71,16 @@ class Journal:
             settled: dict[str, list[str]] = {}
             for session, item in db.execute("SELECT session, item FROM settled ORDER BY n"):
                 settled.setdefault(session, []).append(item)
+            payloads: dict[str, Payloads] = {}
+            for session, item, body in db.execute("SELECT session, item, attachments FROM payloads"):
+                payloads.setdefault(session, {})[item] = decode(body, tuple[Attachment, ...])
             return [
-                Stored(decode(spec, SessionSpec), decode(state, SessionState), tuple(settled.get(id, ())))
+                Stored(
+                    decode(spec, SessionSpec),
+                    decode(state, SessionState),
+                    tuple(settled.get(id, ())),
+                    payloads.get(id, {}),
+                )
                 for id, spec, state in rows
             ]
 
@@ -77,19 +94,28 @@ class Journal:
 
         await self._writer.run(write)
 
-    async def append(self, state: SessionState, items: Sequence[Item], settled: Sequence[str] = ()) -> None:
+    async def append(
+        self,
+        state: SessionState,
+        items: Sequence[Item],
+        settled: Sequence[str] = (),
+        payloads: Payloads | None = None,
+    ) -> None:
         """Commit `items` and the state after them. Returns when they are on the disk."""
         id = state.id
+        files = [(id, item, encode(attached)) for item, attached in (payloads or {}).items()]
         body = encode(state)
         rows = [(id, item.seq, item.kind, bytes(item.body)) for item in items]
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
             db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", rows)
+            if files:
+                db.executemany("INSERT INTO payloads (session, item, attachments) VALUES (?, ?, ?)", files)
             if settled:
-                db.executemany(
-                    "INSERT INTO settled (session, item) VALUES (?, ?)", [(id, one) for one in settled]
-                )
+                done = [(id, one) for one in settled]
+                db.executemany("DELETE FROM payloads WHERE session = ? AND item = ?", done)
+                db.executemany("INSERT INTO settled (session, item) VALUES (?, ?)", done)
                 db.execute(
                     "DELETE FROM settled WHERE session = ? AND n <= (SELECT n FROM settled WHERE session = ?"
                     " ORDER BY n DESC LIMIT 1 OFFSET ?)",
@@ -131,6 +157,7 @@ class Journal:
             for statement in (
                 "DELETE FROM outbox WHERE session = ?",
                 "DELETE FROM settled WHERE session = ?",
+                "DELETE FROM payloads WHERE session = ?",
                 "DELETE FROM sessions WHERE id = ?",
             ):
                 db.execute(statement, (session,))

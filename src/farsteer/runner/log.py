@@ -14,10 +14,11 @@ import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.events import Entry, SessionEvent, role_of
+from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
 from farsteer.link.messages import Item
-from farsteer.runner.journal import Journal
+from farsteer.runner.journal import Journal, Payloads
 
 _KEEP_SETTLED = 500
 _log = logging.getLogger(__name__)
@@ -39,7 +40,12 @@ class SessionLog:
     """The one writer of one session's log."""
 
     def __init__(
-        self, state: SessionState, journal: Journal, publisher: Publisher, settled: Iterable[str] = ()
+        self,
+        state: SessionState,
+        journal: Journal,
+        publisher: Publisher,
+        settled: Iterable[str] = (),
+        payloads: Payloads | None = None,
     ) -> None:
         self.state = state
         self._journal = journal
@@ -47,6 +53,8 @@ class SessionLog:
         self._pending: list[Item] = []
         self._settled = OrderedDict.fromkeys(settled)
         self._newly_settled: list[str] = []
+        self._payloads: Payloads = dict(payloads or {})
+        self._new_payloads: Payloads = {}
         self._committed = state
         self._shown = _essence(state)
 
@@ -67,8 +75,21 @@ class SessionLog:
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._settled[event.item_id] = None
             self._newly_settled.append(event.item_id)
+            self._payloads.pop(event.item_id, None)
             if len(self._settled) > _KEEP_SETTLED:
                 self._settled.popitem(last=False)
+
+    def enqueue(self, item: QueueItem) -> None:
+        """Queue `item` unless it is known. What is attached to it is kept aside: the log has names and sizes only."""
+        if self.knows(item.id):
+            return
+        self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=without_data(item)))
+        if item.attachments:
+            self._payloads[item.id] = self._new_payloads[item.id] = item.attachments
+
+    def attachments(self, item: QueueItem) -> tuple[Attachment, ...]:
+        """What is attached to a waiting item, with its data."""
+        return self._payloads.get(item.id, item.attachments)
 
     def patch(self, **changes: object) -> None:
         """Change what is no event: the native id's registration, the worktree."""
@@ -82,21 +103,24 @@ class SessionLog:
         """Commit what was added, then publish it. Nothing is shown that is not on the disk."""
         if self.state is self._committed:
             return
-        state, items, settled = self.state, self._pending, self._newly_settled
-        self._pending, self._newly_settled = [], []
+        state, items = self.state, self._pending
+        settled, payloads = self._newly_settled, self._new_payloads
+        self._pending, self._newly_settled, self._new_payloads = [], [], {}
         self._committed = state
-        await self._commit(state, items, settled)
+        await self._commit(state, items, settled, payloads)
         essence = _essence(state)
         changed = essence != self._shown
         self._shown = essence
         self._publisher.publish(state, items, changed=changed)
 
-    async def _commit(self, state: SessionState, items: Sequence[Item], settled: Sequence[str]) -> None:
+    async def _commit(
+        self, state: SessionState, items: Sequence[Item], settled: Sequence[str], payloads: Payloads
+    ) -> None:
         """A full or failing disk holds the session up until it is mended; it loses nothing."""
         delay = 0.1
         while True:
             try:
-                return await self._journal.append(state, items, settled)
+                return await self._journal.append(state, items, settled, payloads)
             except sqlite3.Error:
                 _log.exception(
                     "session %s: the journal cannot be written; trying again in %.1f s", state.id, delay

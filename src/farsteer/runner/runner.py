@@ -19,7 +19,7 @@ from farsteer.link.messages import Call, Reply
 from farsteer.runner import machine
 from farsteer.runner.actor import ActorContext, Limits, SessionActor
 from farsteer.runner.creation import Creation
-from farsteer.runner.journal import Journal
+from farsteer.runner.journal import Journal, Stored
 from farsteer.runner.lanes import Lanes
 from farsteer.runner.log import SessionLog
 from farsteer.runner.settings import RunnerSettings, load_settings
@@ -53,7 +53,7 @@ class Runner:
             raise
         for stored in await journal.load():
             try:
-                runner.adopt(stored.spec, stored.state, stored.settled)
+                runner.adopt(stored)
             except FarsteerError as error:
                 _log.error("session %s is left alone: %s", stored.spec.id, error)
         return runner
@@ -101,14 +101,15 @@ class Runner:
 
     async def create(self, spec: SessionSpec, state: SessionState) -> SessionActor:
         await self._journal.create(spec, state)
-        return self.adopt(spec, state)
+        return self.adopt(Stored(spec, state))
 
-    def adopt(self, spec: SessionSpec, state: SessionState, settled: tuple[str, ...] = ()) -> SessionActor:
+    def adopt(self, stored: Stored) -> SessionActor:
         """Begin the actor of a session that is in the journal."""
+        spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
         state_dir = self.home / "agents" / state.agent
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = SessionLog(state, self._journal, self._lanes, settled)
+        log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads)
         context = ActorContext(adapter, str(state_dir), self._environment, self.limits)
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._lanes.track(state)
