@@ -56,7 +56,7 @@ def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.usefixtures("foreign")
 def test_another_package_brings_an_adapter() -> None:
-    assert registry.names() == ("demo", "broken", "foreign", "gone", "renamed")
+    assert registry.names() == (*registry.PREFERENCE, "broken", "foreign", "gone", "renamed")
     assert isinstance(registry.adapter("foreign"), Foreign)
     assert registry.adapter("foreign") is registry.adapter("foreign")
 
