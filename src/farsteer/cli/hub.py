@@ -22,6 +22,9 @@ def main(argv: Sequence[str]) -> int:
     parser = context.command("hub", ABOUT, EXAMPLES)
     context.add_server(parser)
     arguments = parser.parse_args(argv)
+    from farsteer.cli.lean import import_socketio
+
+    import_socketio()
     from farsteer.cli.serving import serve_until_stopped
 
     return serve_until_stopped(arguments, with_runner=False)
