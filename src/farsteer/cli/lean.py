@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 _CLIENT_LIBRARIES = ("aiohttp", "requests", "websocket")
 
@@ -13,7 +14,7 @@ def import_socketio() -> None:
     for name in hidden:
         sys.modules[name] = None  # pyright: ignore[reportArgumentType]
     try:
-        import socketio  # noqa: F401
+        import_module("socketio")
     finally:
         for name in hidden:
             del sys.modules[name]
