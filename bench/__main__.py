@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from bench import fanout, machine, measure, report, startup
+from bench import fanout, measure, report, startup
 from bench.history import measure_history
+from bench.machine import Neighbours
 from bench.peers.base import Peer, Unavailable
 from bench.peers.farsteer import Farsteer
 from bench.peers.hapi import Hapi
@@ -33,10 +34,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--without", metavar="PEER", choices=(HAPI, STOCK), action="append", default=[])
     arguments = parser.parse_args(argv)
     size = QUICK if arguments.quick else FULL
-    load = machine.load()
+    neighbours = Neighbours()
     found = run(size, arguments.only or PARTS, arguments.without)
     whole = size is FULL and not arguments.only and not arguments.without
-    page = report.render(found, size, "make bench" if whole else "python -m bench", load)
+    page = report.render(found, size, "make bench" if whole else "python -m bench", neighbours.share())
     print(page)
     if whole:
         report.PAGE.write_text(page)

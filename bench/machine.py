@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+import time
 from pathlib import Path
 
 import psutil
@@ -18,8 +19,27 @@ def describe() -> str:
     )
 
 
-def load() -> str:
-    return f"{os.getloadavg()[0]:.2f}"
+class Neighbours:
+    """What other programs took of the machine since this was made; our own children count once they are reaped."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._busy = _busy() - _own()
+
+    def share(self) -> float:
+        seconds = time.monotonic() - self._begin
+        return max(0.0, _busy() - _own() - self._busy) / seconds / (os.cpu_count() or 1)
+
+
+def _busy() -> float:
+    """CPU seconds that all processes have used."""
+    times = psutil.cpu_times()
+    return times.user + times.system
+
+
+def _own() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _processor() -> str:

@@ -15,6 +15,7 @@ from bench.targets import targets
 
 PAGE = Path(__file__).with_name("results.md")
 _PEERS = (OURS, HAPI, STOCK)
+_BUSY = 0.1
 _READING = """\
 - All subscribers are one process that does the same few operations for every peer, checks the order of every delivery
   and is not counted. Farsteer and python-socketio are read over websockets, HAPI over its SSE.
@@ -27,17 +28,19 @@ _READING = """\
 - Client, agent and server share the machine's cores, so delivered/s is a floor. Memory is resident memory."""
 
 
-def render(found: Results, size: Scale, command: str, load: str) -> str:
-    return "\n".join(_lines(found, size, command, load)) + "\n"
+def render(found: Results, size: Scale, command: str, others: float) -> str:
+    return "\n".join(_lines(found, size, command, others)) + "\n"
 
 
-def _lines(found: Results, size: Scale, command: str, load: str) -> Iterator[str]:
+def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator[str]:
     yield "# Speed, measured side by side"
     yield ""
     yield f"Made by `{command}`. Do not edit: the next run replaces it."
     yield ""
     yield f"- when: {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
-    yield f"- machine: {describe()}; load average before the run {load}"
+    yield f"- machine: {describe()}; other programs took {others:.0%} of it during the run"
+    if others > _BUSY:
+        yield "- **The machine was busy**: latencies and deliveries a second are worse than on a quiet one, for everybody."
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     yield f"- versions: {versions}, Python {platform.python_version()}"
     for peer, reason in found.skipped.items():
@@ -157,7 +160,10 @@ def _rest(found: Results) -> Iterator[str]:
 def _reading(found: Results, size: Scale) -> Iterator[str]:
     yield "## How to read this"
     yield ""
-    yield f"- Medians of {size.rounds} rounds in which the peers take turns. Trust ratios over 1.3, not less."
+    if not found.burst and not found.paced:
+        yield "Only a part was measured: see the whole in bench/results.md."
+        return
+    yield f"- Medians of {size.rounds} round(s) in which the peers take turns. Trust ratios over 1.3, not less."
     yield _READING
     if found.wrong or found.missing:
         yield f"- **{found.missing:,} deliveries were missing and {found.wrong:,} out of order.**"

@@ -11,10 +11,15 @@ import sys
 from pathlib import Path
 
 from bench.peers.base import Unavailable
+from bench.progress import say
 
 PACKAGE = Path(__file__).with_name("hapi_package")
 VERSION: str = json.loads((PACKAGE / "package.json").read_text())["dependencies"]["@twsxtd/hapi"]
 SECONDS = 300
+NPM_CI = (
+    "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+    "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000",
+)  # fmt: skip
 
 
 def program() -> Path:
@@ -26,8 +31,10 @@ def program() -> Path:
     if system is None or machine is None:
         raise Unavailable(f"HAPI has no build for {sys.platform} {platform.machine()}")
     cache = _cache()
-    path = cache / "node_modules" / "@twsxtd" / f"hapi-{system}-{machine}" / "bin" / "hapi"
-    if not path.exists():
+    modules = cache / "node_modules"
+    path = modules / "@twsxtd" / f"hapi-{system}-{machine}" / "bin" / "hapi"
+    # npm writes this file last: without it an installation was interrupted.
+    if not (modules / ".package-lock.json").exists():
         _install(cache)
     if not path.exists():
         raise Unavailable(f"npm installed no HAPI for {system}-{machine}")
@@ -45,21 +52,13 @@ def _install(cache: Path) -> None:
     npm = shutil.which("npm", path=path)
     if npm is None:
         raise Unavailable("npm is not here")
-    print(f"installing HAPI {VERSION} into {cache}", file=sys.stderr)
+    say(f"installing HAPI {VERSION} into {cache}")
     cache.mkdir(parents=True, exist_ok=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(PACKAGE / name, cache)
     try:
         subprocess.run(
-            [
-                npm,
-                "ci",
-                "--ignore-scripts",
-                "--no-audit",
-                "--no-fund",
-                "--no-update-notifier",
-                "--loglevel=error",
-            ],
+            [npm, *NPM_CI],
             cwd=cache,
             env={**os.environ, "PATH": path, "NODE_OPTIONS": "--use-system-ca"},
             stdin=subprocess.DEVNULL,
