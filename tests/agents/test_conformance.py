@@ -82,6 +82,10 @@ def test_the_audit_accepts_what_is_right() -> None:
     audit([streamed("a", 0), streamed("b", 1), said("ab"), ASKED, Withdrawn("a"), END, GONE], ["t"])
 
 
+def test_the_audit_accepts_that_an_agent_begins_a_message_anew() -> None:
+    audit([streamed("a", 0), streamed("a", 0), streamed("b", 1), said("ab"), END, GONE], ["t"])
+
+
 @pytest.mark.parametrize(
     ("outputs", "complaint"),
     [
@@ -93,12 +97,13 @@ def test_the_audit_accepts_what_is_right() -> None:
         ([END, GONE, GONE], "last of all"),
         ([streamed("a", 1), END, GONE], "wrong offset"),
         ([streamed("a", 0), said("b"), END, GONE], "differs"),
+        ([streamed("a", 0), streamed("b", 0), said("ab"), END, GONE], "differs"),
         ([said("a"), said("a"), END, GONE], "said twice"),
         ([said("a"), streamed("b", 0), END, GONE], "after the whole"),
         ([ASKED, ASKED, END, GONE], "asked twice"),
         ([Withdrawn("a"), END, GONE], "never asked"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_the_audit_refuses_what_breaks_a_rule(outputs: Sequence[Output], complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):

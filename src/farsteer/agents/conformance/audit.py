@@ -33,7 +33,8 @@ def _fragments_make_the_message(outputs: Sequence[Output]) -> None:
     for output in outputs:
         if isinstance(output, Fragment):
             delta = output.delta
-            known = streamed.get(delta.message_id, "")
+            # At 0 it begins anew: the agent took back what it had streamed.
+            known = streamed.get(delta.message_id, "") if delta.offset else ""
             assert delta.message_id not in finished, f"a fragment of {delta.message_id} comes after the whole"
             assert delta.offset == len(known), f"a fragment of {delta.message_id} has a wrong offset"
             streamed[delta.message_id] = known + delta.text
