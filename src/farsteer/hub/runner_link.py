@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
+import sys
 
 from msgspec import Struct
 
@@ -48,6 +49,14 @@ class _Batch(Struct, frozen=True):
     appended: asyncio.Future[Appended]
 
 
+class _Waiting(Struct):
+    """A call of ours: its answer, and the runner's reply once it is here."""
+
+    session: str
+    answer: asyncio.Future[Reply]
+    reply: Reply | None = None
+
+
 class RunnerLink:
     def __init__(
         self,
@@ -70,7 +79,9 @@ class RunnerLink:
         self._metrics = metrics
         self._silence = silence
         self._sending = asyncio.Lock()
-        self._calls: dict[int, asyncio.Future[Reply]] = {}
+        self._calls: dict[int, _Waiting] = {}
+        self._held: dict[str, int] = {}
+        """The last event of each session that is on the disk."""
         self._ids = itertools.count(1)
         self._ours: set[str] = set()
         """Sessions whose fragments are passed on."""
@@ -82,6 +93,7 @@ class RunnerLink:
 
     async def welcome(self, connected: Connected) -> None:
         self._ours.update(connected.acked)
+        self._held.update(connected.acked)
         await self._send(Welcome(acked=connected.acked, unknown=connected.unknown))
         self.welcomed = True
 
@@ -102,8 +114,8 @@ class RunnerLink:
         _log.debug("machine %s: closing the link: %s", self._machine_id, reason)
         self.welcomed = False
         for waiting in self._calls.values():
-            if not waiting.done():
-                waiting.set_exception(MachineOffline())
+            if not waiting.answer.done():
+                waiting.answer.set_exception(MachineOffline())
         await self._transport.close()
 
     # -- to the runner
@@ -115,11 +127,11 @@ class RunnerLink:
             self._ours.discard(session_id)
             self._ended.add(session_id)
         id = next(self._ids)
-        answer = self._calls[id] = asyncio.get_running_loop().create_future()
+        waiting = self._calls[id] = _Waiting(session_id, asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(timeout):
                 await self._send(Call(id=id, session=session_id, command=command))
-                reply = await answer
+                reply = await waiting.answer
         except TimeoutError:
             raise Unavailable(
                 f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
@@ -153,8 +165,9 @@ class RunnerLink:
                     self._pass_on(message)
                 case Reply():
                     waiting = self._calls.get(message.id)
-                    if waiting is not None and not waiting.done():
-                        waiting.set_result(message)
+                    if waiting is not None:
+                        waiting.reply = message
+                        self._answer(waiting)
                 case Ping():
                     await self._send(Pong())
                 case Hello():
@@ -172,6 +185,21 @@ class RunnerLink:
         while self._uncommitted_bytes > _MAX_BYTES:
             self._room.clear()
             await self._room.wait()
+
+    def _answer(self, waiting: _Waiting) -> None:
+        """Whoever asked for a change finds it when they look: the answer waits for the commit of what it caused."""
+        reply = waiting.reply
+        if (
+            reply is not None
+            and not waiting.answer.done()
+            and reply.seq <= self._held.get(waiting.session, 0)
+        ):
+            waiting.answer.set_result(reply)
+
+    def _answer_all(self, session: str) -> None:
+        for waiting in self._calls.values():
+            if waiting.session == session:
+                self._answer(waiting)
 
     def _pass_on(self, message: Deltas) -> None:
         """Fragments overtake the disk. Those of a session that is not this machine's go nowhere."""
@@ -210,9 +238,12 @@ class RunnerLink:
         if appended.known:
             self._ours.add(session)
             self._metrics.events_stored += appended.stored
-            acks[session] = appended.held
+            acks[session] = self._held[session] = appended.held
+            self._answer_all(session)
             return
         self._ours.discard(session)
+        self._held[session] = sys.maxsize
+        self._answer_all(session)
         if session not in self._ended:
             self._ended.add(session)
             _log.info("machine %s: session %s is not known here; ending it", self._machine_id, session)

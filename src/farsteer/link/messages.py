@@ -75,6 +75,8 @@ class Reply(Message, tag="reply"):
     error: ErrorRecord | None = None
     logs: list[LogLine] = []
     state: SessionState | None = None
+    seq: int = 0
+    """The last event the command caused. The hub passes the answer on when it has stored that one."""
 
 
 class Ping(Message, tag="ping"):

@@ -35,7 +35,7 @@ class Creation:
             if self._worktree is not None:
                 await remove_worktree(self._worktree)
             return Reply(id=call_id, error=error.record(), logs=self._logs)
-        return Reply(id=call_id, logs=self._logs, state=state)
+        return Reply(id=call_id, logs=self._logs, state=state, seq=state.seq)
 
     async def _create(self) -> SessionState:
         spec, runner = self._spec, self._runner

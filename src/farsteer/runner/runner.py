@@ -89,6 +89,7 @@ class Runner:
                 raise NotFound("this machine does not have that session")
             else:
                 await actor.ask(command)
+                return Reply(id=call.id, seq=actor.state.seq)
         except FarsteerError as error:
             return Reply(id=call.id, error=error.record())
         except Exception as error:  # noqa: BLE001

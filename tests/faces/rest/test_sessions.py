@@ -48,6 +48,16 @@ async def test_the_list_is_paged_and_filtered(stack: Stack, owner: Account) -> N
         assert (await owner.get("/api/sessions", params=wrong)).status_code == 400, wrong
 
 
+async def test_whoever_changed_something_finds_it_changed(stack: Stack, owner: Account) -> None:
+    session_id = await stack.create(owner)
+    address = f"/api/sessions/{session_id}"
+    for number in range(20):
+        await owner.patch(address, json={"title": f"name {number}"})
+        await owner.post_json(f"{address}/model", {"model": f"model {number}"})
+        session = await owner.session(session_id)
+        assert (session["title"], session["model"]) == (f"name {number}", f"model {number}")
+
+
 async def test_rename_stop_resume_delete(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     address = f"/api/sessions/{session_id}"
