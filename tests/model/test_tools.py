@@ -19,9 +19,7 @@ def schema(*required: str, **properties: Any) -> Json:
 
 
 RISK = {"type": "string", "enum": ["low", "medium", "high"]}
-DROID = Tool(
-    "Execute", schema("summary", "command", "riskLevel", summary="string", command="string", riskLevel=RISK)
-)
+DROID = Tool("Execute", schema("summary", "command", summary="string", command="string", riskLevel=RISK))
 
 
 @pytest.mark.parametrize(

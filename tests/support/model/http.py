@@ -79,11 +79,13 @@ class Exchange:
     async def end(self) -> None:
         await self._write(_chunk(b""))
 
-    def reset(self) -> None:
-        """Break the connection: what the client has not read yet is lost too."""
-        connection: socket.socket = self._writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._writer.transport.abort()
+    def drop(self) -> None:
+        """Break off: in mid-stream behind what was sent, else before a word."""
+        if not self.streaming:
+            connection: socket.socket = self._writer.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._writer.transport.abort()
+        self._writer.close()
 
     async def wait(self, event: asyncio.Event | None, seconds: float | None = None) -> None:
         """Wait for `event` or for so long; raises Gone as soon as the client has left."""

@@ -58,7 +58,7 @@ class Model:
             outcome = "mistake"
             self._log.mistakes.append(f"request {seen.number}: {error}")
             if exchange.streaming:
-                exchange.reset()
+                exchange.drop()
             else:
                 await exchange.json(400, {"error": {"message": f"bad script: {error}", "type": "bad_script"}})
         except (Gone, ConnectionError, asyncio.CancelledError):
@@ -66,7 +66,7 @@ class Model:
         except Exception:
             outcome = "mistake"
             self._log.mistakes.append(f"request {seen.number}: {traceback.format_exc()}")
-            exchange.reset()
+            exchange.drop()
         finally:
             self._log.finish(seen, outcome)
 
@@ -99,7 +99,7 @@ class Model:
                         return f"error {status}"
                 case Drop(times):
                     if self._due(conversation, step, times):
-                        exchange.reset()
+                        exchange.drop()
                         return "dropped"
                 case Cut():
                     await answer.cut()

@@ -8,7 +8,7 @@
     [[tool:NAME:{json}]]        this very tool call
     [[and]]                     the next tool call belongs to the same answer
     [[error:STATUS]] [[error:STATUS:N]]    an HTTP error, each time or the first N times
-    [[drop]] [[drop:N]]         the connection is reset, each time or the first N times
+    [[drop]] [[drop:N]]         the connection breaks, each time or the first N times
     [[cut]]                     the stream ends cleanly, but too early
     [[hang]]                    nothing more until the agent goes away
     [[meet:NAME:N]]             silence until N requests have come to this point

@@ -24,8 +24,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 COMMAND = ("command", "cmd", "script")
 PATH = ("file_path", "filePath", "path", "absolute_path", "target_file", "filename")
 CONTENT = ("content", "contents", "file_text", "text")
-# Required arguments for which a type's plain default is a poor choice.
-PREFERRED: dict[str, Any] = {"riskLevel": "medium", "timeout": 60, "timeout_ms": 60_000}
+# Given wherever it is offered: without it an agent takes the worst for granted.
+RISK = {"riskLevel": "medium"}
 _EMPTY: dict[str, Any] = {
     "integer": 1,
     "number": 1,
@@ -77,10 +77,9 @@ def _abstract(use: Use, tools: Sequence[Tool]) -> tuple[str, Json | str]:
 def _function(use: Use, schema: Json) -> Json:
     properties: Json = schema.get("properties") or {}
     given = _ARGUMENTS[use.tool](use.texts, properties)
-    for name in schema.get("required") or []:
-        if name not in given:
-            given[name] = PREFERRED[name] if name in PREFERRED else _default(properties.get(name) or {})
-    return given
+    risk = {name: value for name, value in RISK.items() if name in properties}
+    needed = {name: _default(properties.get(name) or {}) for name in schema.get("required") or []}
+    return needed | risk | given
 
 
 def _default(schema: Json) -> Any:
