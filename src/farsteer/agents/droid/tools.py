@@ -47,7 +47,8 @@ def title_of(use: ToolUse) -> str:
     server, separator, tool = use.name.partition("___")
     name = f"{server}: {tool}" if separator else use.name
     if use.name == "Execute":
-        return _line(given.get("summary") or given.get("command")) or name
+        # Its summary is the model's word for it: who is asked to allow it should see what it is.
+        return _line(given.get("command") or given.get("summary")) or name
     path = _path(given)
     subject = (
         PurePosixPath(path).name
@@ -82,6 +83,8 @@ def outcome_of(use: ToolUse | None, content: Any, *, failed: bool) -> tuple[Tool
             return (diff,)
         if use.name == "Create":
             return proposal_of(use)
+    if use is not None and not failed and use.name == "ExitSpecMode":
+        text = _message(text) or text
     return (TextBlock(text=text),) if text else ()
 
 
@@ -135,6 +138,17 @@ def _diff(text: str) -> DiffBlock | None:
     old = [line.content for line in changed.diff_lines if line.type != "added"]
     new = [line.content for line in changed.diff_lines if line.type != "removed"]
     return DiffBlock(path=changed.file_path, old_text="\n".join(old), new_text="\n".join(new))
+
+
+class _Told(msgspec.Struct):
+    message: str
+
+
+def _message(text: str) -> str | None:
+    try:
+        return msgspec.json.decode(text, type=_Told).message
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
 
 
 def _path(given: dict[str, Any]) -> str | None:
