@@ -94,6 +94,9 @@ class Replay:
         ):
             self._written.append(f"(the client wrote what the adapter never does: {json.dumps(line)[:100]})")
             return
+        if not all(task.done() for task in self._doing):
+            self._written.append(f"(not done again: {method}: the adapter waits for the answer before)")
+            return
         action = self._action(method, params)
         if action is None:
             self._written.append(f"(not done again: {method})")
@@ -128,7 +131,7 @@ class Replay:
             case "update_session_settings" if params.get("reasoningEffort") == "xhigh":
                 return launch.set_effort(ReasoningEffort.XHIGH)
             case _:
-                return launch._rpc.call(method, params, 0.2)
+                return launch._rpc.call(method, params, 10.0)
 
     async def _start(self, asked: LaunchPlan) -> None:
         self._launch = await DroidLaunch.start(("droid",), asked, self._sink)

@@ -54,7 +54,8 @@ class DroidLaunch(Launch):
         self._started = self._ready = False
         self._gone: AgentError | None = None
         self._stopping = False
-        self._close_refused = asyncio.Event()
+        self._closed = asyncio.Event()
+        """Droid has gone, or has said that it cannot be told to."""
 
     @classmethod
     async def start(cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink) -> DroidLaunch:
@@ -177,14 +178,8 @@ class DroidLaunch(Launch):
 
     async def _close(self) -> None:
         await self._rpc.post(CLOSE, {"reason": "other"})
-        gone = asyncio.ensure_future(self._process.reaped())
-        refused = asyncio.ensure_future(self._close_refused.wait())
-        try:
-            await asyncio.wait((gone, refused), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-            refused.cancel()
-        if self._close_refused.is_set() and self._hearing.turns.current is not None:
+        await self._closed.wait()
+        if self._hearing.cannot_close and self._hearing.turns.current is not None:
             # An older CLI: with nothing left to do it ends with its input.
             await self._rpc.post("interrupt_session", {})
 
@@ -218,7 +213,7 @@ class DroidLaunch(Launch):
         before = self.native_id
         self._hearing.hear(lines)
         if self._hearing.cannot_close:
-            self._close_refused.set()
+            self._closed.set()
         if before is not None and self.native_id != before:
             await self._hold(self.native_id)
         self._wind()
@@ -250,6 +245,7 @@ class DroidLaunch(Launch):
         self._hearing.exited(Verdict(reason, f"Droid's process ended: {ended.reason}"))
         self._gone = AgentError(f"Droid ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
         self._rpc.end(self._gone)
+        self._closed.set()
         self._let_go()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not self._ready:
