@@ -40,7 +40,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield f"- when: {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC"
     yield f"- machine: {describe()}; other programs took {others:.0%} of it during the run"
     if others > _BUSY:
-        yield "- **The machine was busy**: latencies and deliveries a second are worse than on a quiet one, for everybody."
+        yield "- **The machine was busy**: latencies and delivered/s are worse than on a quiet one, for everybody."
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     yield f"- versions: {versions}, Python {platform.python_version()}"
     for peer, reason in found.skipped.items():
