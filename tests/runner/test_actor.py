@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from farsteer.agents.base import Asked, Exited, Fragment, Prompt, Registered, Said, TurnEnded
@@ -91,11 +92,24 @@ async def test_a_repeated_send_is_the_same_message(bench: Bench) -> None:
 async def test_deltas_are_streamed_and_never_stored(bench: Bench) -> None:
     _, launch, prompt = await in_turn(bench)
     delta = ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h", offset=0)
+    await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
+    before = bench.out.entries[-1].seq
     await launch.say(Fragment(delta=delta))
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
-    assert bench.out.deltas == [delta]
+    assert bench.out.deltas == [msgspec.structs.replace(delta, after=before)]
     assert "h" not in [getattr(entry.content, "text", None) for entry in bench.out.entries]
+
+
+async def test_a_delta_says_which_entry_it_follows(bench: Bench) -> None:
+    _, launch, prompt = await in_turn(bench)
+    await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
+    before = bench.out.entries[-1].seq
+    fragment = Fragment(delta=ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h"))
+    await launch.say(fragment, Said(ev.AgentMessage(message_id="m", text="h")), fragment)
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    assert [delta.after for delta in bench.out.deltas] == [before, before + 1]
 
 
 async def test_nothing_is_published_before_it_is_in_the_journal(bench: Bench) -> None:

@@ -183,6 +183,19 @@ async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(station
     assert peer.deltas == [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="abc", offset=0)]
 
 
+async def test_a_delta_that_begins_anew_is_not_merged(station: Station) -> None:
+    peer = await station.hub.welcome()
+    while peer.state is None:
+        await peer.take()
+    fragments = [
+        ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=0) for text in ("ab", "abc")
+    ]
+    station.log.stream(fragments)
+    while len(peer.deltas) < 2:
+        await peer.take()
+    assert peer.deltas == fragments
+
+
 async def test_deltas_without_a_link_are_dropped(station: Station) -> None:
     peer = await station.hub.welcome()
     await peer.link.close()

@@ -279,6 +279,8 @@ class Delta(Wire):
     kind: DeltaKind
     text: str
     offset: int = 0
+    after: int = 0
+    """The last entry of the log before it: fragments overtake the disk, and who needs their place finds it so."""
 
 
 _decoder = msgspec.json.Decoder(Entry)

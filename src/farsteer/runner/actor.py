@@ -284,10 +284,13 @@ class SessionActor:
             return
         deltas: list[ev.Delta] = []
         for output in mail.outputs:
+            if isinstance(output, base.Fragment):
+                deltas.append(output.delta)
+                continue
+            if deltas:
+                self._log.stream(deltas)
+                deltas = []
             match output:
-                case base.Fragment():
-                    deltas.append(output.delta)
-                    continue
                 case base.Said():
                     self._log.add(output.event)
                 case base.Asked():
@@ -300,9 +303,6 @@ class SessionActor:
                     self._log.patch(native_id=output.native_id, registered=True)
                 case base.Exited():
                     self._exited(output)
-            if deltas:
-                self._log.stream(deltas)
-                deltas = []
         if deltas:
             self._log.stream(deltas)
 

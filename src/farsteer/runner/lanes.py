@@ -53,7 +53,7 @@ class Lane:
     def push_deltas(self, deltas: Sequence[Delta]) -> None:
         for delta in deltas:
             last = self.deltas[-1] if self.deltas else None
-            if last is not None and last.message_id == delta.message_id and last.kind is delta.kind:
+            if last is not None and _continues(last, delta):
                 self.deltas[-1] = msgspec.structs.replace(last, text=last.text + delta.text)
             else:
                 self.deltas.append(delta)
@@ -65,6 +65,16 @@ class Lane:
         deltas = self.deltas
         self.deltas, self.delta_chars = [], 0
         return deltas
+
+
+def _continues(last: Delta, delta: Delta) -> bool:
+    """It goes on where the other ended; one that begins anew stays apart."""
+    return (
+        last.message_id == delta.message_id
+        and last.kind is delta.kind
+        and last.after == delta.after
+        and last.offset + len(last.text) == delta.offset
+    )
 
 
 class Lanes:

@@ -129,7 +129,9 @@ class SessionLog:
                 delay = min(delay * 2, 10.0)
 
     def stream(self, deltas: list[ev.Delta]) -> None:
-        self._publisher.fragments(self.state.id, deltas)
+        after = self.state.seq
+        placed = [msgspec.structs.replace(delta, after=after) for delta in deltas]
+        self._publisher.fragments(self.state.id, placed)
 
 
 def _essence(state: SessionState) -> SessionState:
