@@ -34,6 +34,7 @@ _CONFIRM_TIMEOUT = 30.0
 """A message that Droid has not confirmed by then has an unknown fate, and Droid is ended."""
 _SETTINGS_TIMEOUT = 15.0
 _CLOSE_PATIENCE = 5.0
+_WRITE_TIMEOUT = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class DroidLaunch(Launch):
         finally:
             if not self._ready:
                 self._process.kill("it did not start")
+                await self._process.reaped()
 
     def _opened(self, session: Session) -> None:
         """The conversation is there: from now on it can be resumed, even if nothing was said yet."""
@@ -257,7 +259,7 @@ class DroidLaunch(Launch):
     # -- small things
 
     async def _write(self, line: bytes) -> None:
-        await self._process.write(line)
+        await self._process.write(line, _WRITE_TIMEOUT)
 
     def _reply(self, line: bytes) -> None:
         self._spawn(self._write(line))

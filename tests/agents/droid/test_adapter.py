@@ -1,0 +1,117 @@
+"""Droid as this machine has it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from farsteer.agents.droid import binary
+from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.agents.environment import scrubbed
+from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.ids import new_id
+from farsteer.core.launch import LaunchDecision, Start
+from tests.agents.droid.peer import Recorder, plan
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def nowhere(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No Droid is installed."""
+    monkeypatch.delenv(binary.VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return tmp_path
+
+
+async def test_a_missing_droid_says_why_and_how_to_get_it(nowhere: Path) -> None:
+    info = await DroidAdapter().detect()
+    assert (info.available, info.reason) == (False, "no droid on PATH")
+    assert info.install is not None
+    with pytest.raises(AgentError) as caught:
+        await DroidAdapter().start(plan(), Recorder())
+    assert caught.value.code is ErrorCode.AGENT_NOT_INSTALLED
+
+
+async def test_droid_is_found_on_the_path_and_asked_once_for_its_version(nowhere: Path) -> None:
+    calls = nowhere / "calls"
+    program(nowhere / "bin" / "droid", f'echo "$FACTORY_DROID_AUTO_UPDATE_ENABLED" >> {calls}; echo 0.99.7')
+    for _ in range(2):
+        info = await DroidAdapter().detect()
+        assert (info.available, info.version, info.reason) == (True, "0.99.7", None)
+    assert calls.read_text() == "false\n"
+
+
+async def test_a_new_version_is_noticed(nowhere: Path) -> None:
+    path = program(nowhere / "bin" / "droid", "echo 0.99.8")
+    assert (await DroidAdapter().detect()).version == "0.99.8"
+    program(path, "echo 0.100.10")
+    assert (await DroidAdapter().detect()).version == "0.100.10"
+
+
+async def test_the_environment_names_another_one(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(nowhere / "bin" / "droid", "echo 1.0.0")
+    monkeypatch.setenv(binary.VARIABLE, str(program(nowhere / "opt" / "my-droid", "echo 2.0.0")))
+    assert (await DroidAdapter().detect()).version == "2.0.0"
+    assert (await DroidAdapter(str(nowhere / "bin" / "droid")).detect()).version == "1.0.0"
+
+
+async def test_the_installers_place_is_looked_at_too(nowhere: Path) -> None:
+    program(Path.home() / ".local" / "bin" / "droid", "echo 3.0.0")
+    assert (await DroidAdapter().detect()).version == "3.0.0"
+
+
+async def test_npms_own_file_spares_asking(nowhere: Path) -> None:
+    package = nowhere / "node_modules" / "@factory" / "cli-linux-x64"
+    path = program(package / "bin" / "droid", "exit 1")
+    (package / "package.json").write_text(
+        json.dumps({"name": "@factory/cli-linux-x64", "version": "0.215.0"})
+    )
+    assert (await DroidAdapter(str(path)).detect()).version == "0.215.0"
+
+
+async def test_a_droid_that_says_nothing_is_not_available(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binary, "_VERSION_TIMEOUT", 0.2)
+    program(nowhere / "bin" / "droid", "exec sleep 60")
+    info = await DroidAdapter().detect()
+    assert (info.available, info.version) == (False, None)
+    assert "version" in str(info.reason)
+
+
+def test_it_sees_factorys_variables_and_none_of_ours() -> None:
+    machine = {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u", "OTHER_KEY": "o", "FARSTEER_TOKEN": "t"}
+    seen = scrubbed(machine, DroidAdapter.environment_names)
+    assert seen == {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u"}
+
+
+async def test_a_conversation_of_another_agent_is_not_run(nowhere: Path) -> None:
+    program(nowhere / "bin" / "droid", "echo 1.0.0")
+    foreign = msgspec.structs.replace(plan(), decision=LaunchDecision(start=Start.REFUSE))
+    with pytest.raises(AgentError, match="another agent"):
+        await DroidAdapter().start(foreign, Recorder())
+
+
+def test_a_transcript_is_one_that_holds_a_message(nowhere: Path) -> None:
+    session, empty = new_id(), new_id()
+    folder = Path.home() / ".factory" / "sessions" / "-some-project"
+    folder.mkdir(parents=True)
+    begun = json.dumps({"type": "session_start", "id": session}, separators=(",", ":"))
+    said = json.dumps({"type": "message", "id": "m1", "message": {"role": "user"}}, separators=(",", ":"))
+    (folder / f"{session}.jsonl").write_text(f"{begun}\n{said}\n")
+    (folder / f"{empty}.jsonl").write_text(f"{begun}\n")
+    adapter = DroidAdapter()
+    assert adapter.has_transcript(session, "")
+    assert not adapter.has_transcript(empty, "")
+    assert not adapter.has_transcript(new_id(), "")
+    assert not adapter.has_transcript("../-some-project/*", "")
