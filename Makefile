@@ -25,10 +25,10 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check test bench lock clean
+.PHONY: help setup up fmt lint types check test test-agents bench lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/.project $(JS)/node_modules/.installed ## install everything the other targets need
 	@:
@@ -52,6 +52,10 @@ check: lint types ## lint, types and the fast tests: under a minute
 
 test: lint types ## lint, types and all tests that need no vendor CLI
 	@$(PYTEST) -m "not vendor" </dev/null
+
+test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
+	@$(BIN)/python -m tests.vendor.install </dev/null
+	@$(PYTEST) -m vendor tests/vendor </dev/null
 
 bench: setup ## measure our figures and the peers', side by side
 	@$(BIN)/python -m bench </dev/null

@@ -42,6 +42,15 @@ async def test_a_meeting_waits_for_everyone(client: Client, http: httpx.AsyncCli
     assert [reply.text for reply in replies] == ["a", "b", "c"]
 
 
+async def test_a_test_can_let_a_request_go_on(chat: Client, server: ScriptedModel) -> None:
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        asking = group.create_task(chat.ask("[[meet:here:2]][[say:met]]"))
+        await server.log.wait(lambda seen: seen.script.startswith("[[meet"))
+        assert not asking.done()
+        server.meet("here")
+    assert asking.result().text == "met"
+
+
 async def test_slow_words_come_one_by_one_and_none_twice(client: Client) -> None:
     reply = await client.ask("[[slow:5:0.001]][[sleep:0.001]]")
     assert reply.text == "word1 word2 word3 word4 word5 "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.model.answer import Answer
@@ -34,13 +35,26 @@ SIDE = "side"
 """The answer to what is no turn: an agent's session gets this title."""
 
 
+@dataclass
+class Meeting:
+    """How many have come, and who waits for how many."""
+
+    present: int = 0
+    waiting: list[tuple[int, asyncio.Event]] = field(default_factory=list)
+
+    def come(self) -> None:
+        self.present += 1
+        for count, enough in self.waiting:
+            if self.present >= count:
+                enough.set()
+
+
 class Model:
     def __init__(self, log: Log, delay: float = 0.0) -> None:
         self._log = log
         self._delay = delay
         self._failed: Counter[tuple[str, Step]] = Counter()
-        self._met: Counter[str] = Counter()
-        self._meetings: dict[str, asyncio.Event] = {}
+        self._meetings: defaultdict[str, Meeting] = defaultdict(Meeting)
 
     async def handle(self, exchange: Exchange) -> None:
         seen = self._log.begin(exchange.request)
@@ -113,12 +127,15 @@ class Model:
         self._failed[key] += 1
         return times is None or self._failed[key] <= times
 
+    def meet(self, name: str) -> None:
+        """One more has come to this point: a request, or the test itself."""
+        self._meetings[name].come()
+
     async def _meet(self, exchange: Exchange, name: str, count: int) -> None:
-        everyone = self._meetings.setdefault(name, asyncio.Event())
-        self._met[name] += 1
-        if self._met[name] >= count:
-            everyone.set()
-        await exchange.wait(everyone)
+        enough = asyncio.Event()
+        self._meetings[name].waiting.append((count, enough))
+        self.meet(name)
+        await exchange.wait(enough)
 
 
 def _told(about: str, conversation: Conversation) -> dict[str, Any]:

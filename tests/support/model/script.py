@@ -11,7 +11,7 @@
     [[drop]] [[drop:N]]         the connection breaks, each time or the first N times
     [[cut]]                     the stream ends cleanly, but too early
     [[hang]]                    nothing more until the agent goes away
-    [[meet:NAME:N]]             silence until N requests have come to this point
+    [[meet:NAME:N]]             silence until N have come to this point: requests, or the test by `meet`
     [[history]] [[info]]        what the model was shown: its messages; its model, effort, tools, images
     [[new]]                     what stands before is no part of the script
 

@@ -45,7 +45,7 @@ class ScriptedModel:
 
     def __init__(self, log: Path | None = None, dump: Path | None = None, delay: float = 0.0) -> None:
         self.log = Log(log, dump)
-        self._delay = delay
+        self._model = Model(self.log, delay)
         self._port = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
@@ -75,6 +75,11 @@ class ScriptedModel:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_STARTS_WITHIN)
 
+    def meet(self, name: str) -> None:
+        """Be one of those for whom a [[meet:NAME:N]] waits."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._model.meet, name)
+
     def check(self) -> None:
         """Raises AssertionError if a script was broken: what the test saw then proves nothing."""
         assert not self.log.mistakes, "\n".join(self.log.mistakes)
@@ -89,4 +94,4 @@ class ScriptedModel:
             self._port = port
             self._ready.set()
 
-        await run(Model(self.log, self._delay), 0, ready, self._stop)
+        await run(self._model, 0, ready, self._stop)

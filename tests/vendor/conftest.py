@@ -1,0 +1,30 @@
+"""What every real CLI needs: to be there, and a model to talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.model import ScriptedModel
+from tests.vendor.install import in_ci, program
+from tests.vendor.pins import Pin
+
+
+def required(pin: Pin) -> Path:
+    """The program of a pinned CLI. Without it there is no test: a failure in CI, a skip that says so elsewhere."""
+    path = program(pin)
+    if not path.exists():
+        missing = f"{pin.name} {pin.version} is not installed: run make test-agents"
+        if in_ci():
+            pytest.fail(missing, pytrace=False)
+        pytest.skip(missing)
+    return path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Iterator[ScriptedModel]:
+    with ScriptedModel(log=tmp_path / "model.jsonl") as model:
+        yield model
+    model.check()

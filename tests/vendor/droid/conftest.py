@@ -1,0 +1,75 @@
+"""The real Droid, offline: its own home, a key that opens nothing, and the scripted model behind every model it has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.agents.conformance.script import Script
+from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.droid.adapter import DroidAdapter
+from tests.support.model import ScriptedModel
+from tests.vendor.conftest import required
+from tests.vendor.pins import DROID, DROID_OLD, Pin
+
+FAKE = "custom:Fake-0"
+OTHER = {DROID.version: "custom:Other-1", DROID_OLD.version: "custom:Other-0"}
+"""Our models. Droid makes the id of the name and a number: the place in the list, earlier that among equal names."""
+SONNET = "claude-sonnet-4-6"
+"""A model of Droid's own, in both versions, with images and levels of effort; the scripted model serves it too."""
+PATIENCE = 60.0
+
+only_new = pytest.mark.parametrize("pin", [DROID], ids=[DROID.version], indirect=True)
+only_old = pytest.mark.parametrize("pin", [DROID_OLD], ids=[DROID_OLD.version], indirect=True)
+
+
+@pytest.fixture(params=[DROID, DROID_OLD], ids=[DROID.version, DROID_OLD.version])
+def pin(request: pytest.FixtureRequest) -> Pin:
+    return request.param
+
+
+@pytest.fixture
+def droid(pin: Pin, model: ScriptedModel, home: Path, monkeypatch: pytest.MonkeyPatch) -> Pin:
+    """This version is the machine's `droid`."""
+    program = required(pin)
+    custom = [
+        {
+            "model": name, "displayName": title, "baseUrl": f"{model.url}/v1", "apiKey": "x",
+            "provider": "generic-chat-completion-api", "maxOutputTokens": 4096,
+        }
+        for name, title in (("fake-1", "Fake"), ("fake-2", "Other"))
+    ]  # fmt: skip
+    settings = {"customModels": custom, "sessionDefaultSettings": {"model": FAKE}, "cloudSessionSync": False}
+    folder = home.parent / ".factory"
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps(settings))
+    for name, value in {
+        "PATH": f"{program.parent}:/usr/local/bin:/usr/bin:/bin",
+        "SHELL": "/bin/bash",
+        "FACTORY_API_KEY": "fk-test",
+        "FACTORY_API_BASE_URL": model.url,
+        "FACTORY_DROID_AUTO_UPDATE_ENABLED": "false",
+    }.items():
+        monkeypatch.setenv(name, value)
+    for name in (
+        "DROID_EXECUTABLE",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    return pin
+
+
+@pytest.fixture
+async def stage(droid: Pin, tmp_path: Path) -> AsyncIterator[Stage]:
+    """Where launches are played; at the end each is stopped and all it said is held to the rules."""
+    stage = Stage(DroidAdapter(), Script(answer="", long=""), tmp_path, PATIENCE)
+    yield stage
+    await stage.close()
