@@ -12,7 +12,7 @@ import pytest
 from farsteer.agents.droid import binary
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.agents.environment import scrubbed
-from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, Start
 from tests.agents.droid.peer import Recorder, plan
@@ -87,6 +87,20 @@ async def test_a_droid_that_says_nothing_is_not_available(
     info = await DroidAdapter().detect()
     assert (info.available, info.version) == (False, None)
     assert "version" in str(info.reason)
+
+
+@pytest.mark.parametrize(
+    ("version", "rewinds"), [("0.99.0", False), ("0.117.0", False), ("0.215.0", True), ("1.2.3", True)]
+)
+async def test_each_version_declares_what_it_can(nowhere: Path, version: str, rewinds: bool) -> None:
+    program(nowhere / "bin" / "droid", f"echo {version}")
+    adapter = DroidAdapter()
+    info = await adapter.detect()
+    assert (info.capabilities.rewind, adapter.capabilities.rewind) == (rewinds, rewinds)
+    assert DroidAdapter.capabilities.rewind, "the kind can; a version may not"
+    if not rewinds:
+        with pytest.raises(NotCapable):
+            await adapter.start(plan("x", cut_at="m1"), Recorder())
 
 
 def test_it_sees_factorys_variables_and_none_of_ours() -> None:

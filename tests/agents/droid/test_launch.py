@@ -196,7 +196,7 @@ async def test_a_cli_that_only_pretends_to_cut_is_found_out(peers: list[Peer]) -
     await peer.answer(await peer.request("load_session"), whole)
     await peer.answer(await peer.request("execute_rewind"), {"newSessionId": OTHER})
     await peer.answer(await peer.request("load_session"), whole)
-    with pytest.raises(AgentError, match="does not cut"):
+    with pytest.raises(NotCapable, match="does not cut"):
         await starting.task
     assert not peer.running
 

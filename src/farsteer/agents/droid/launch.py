@@ -24,7 +24,7 @@ from farsteer.agents.droid.settings import Dial
 from farsteer.agents.lines import Line
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.approvals import Answer, Approval
-from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import TurnEndReason
 from farsteer.core.launch import Start
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -91,6 +91,9 @@ class DroidLaunch(Launch):
             self._ready = True
         except TimeoutError:
             raise await self._failed(f"Droid was not ready within {plan.startup_timeout:g} s") from None
+        except NotCapable as error:
+            await self._failed(error.message)
+            raise
         except FarsteerError as error:
             raise await self._failed(error.message, **error.details) from None
         finally:
