@@ -113,6 +113,11 @@ class Turns:
             self.withdraw(approval_id)
 
     def delta(self, kind: DeltaKind, message_id: str, text: str) -> None:
+        live = self._live
+        if live is not None and live[0].message_id == message_id and live[0].kind is kind:
+            # Nearly every fragment continues the one before it.
+            live[1].append(text)
+            return
         if not text or message_id in self._finished or message_id in self._finished_before:
             return
         key = (kind, message_id)
