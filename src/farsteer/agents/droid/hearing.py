@@ -18,6 +18,9 @@ from farsteer.core.errors import ErrorCode
 ADD_MESSAGE = "add_user_message"
 CLOSE = "close_session"
 
+_STREAMED = frozenset((TextDelta, ThinkingDelta))
+"""Most of what Droid says, and never the end of anything."""
+
 
 class Hearing:
     def __init__(self, rpc: Rpc, dial: Dial, reply: Callable[[bytes], None]) -> None:
@@ -60,9 +63,10 @@ class Hearing:
                 continue
             heard = wire.decode(line)
             if isinstance(heard, wire.Notification):
-                note = heard.params.notification
-                tell(note, heard.params.session_id)
-                if isinstance(note, TextDelta | ThinkingDelta):
+                params = heard.params
+                note = params.notification
+                tell(note, params.session_id)
+                if type(note) in _STREAMED:
                     continue
                 if isinstance(note, PermissionResolved):
                     self.asking.resolved(note.request_id)

@@ -111,14 +111,12 @@ class Translator:
     # -- messages
 
     def _text_delta(self, note: notes.TextDelta, _session: str | None) -> None:
-        self._stream(
-            DeltaKind.MESSAGE, note.message_id, text_id(note.message_id, note.block_index), note.text_delta
-        )
+        message = note.message_id
+        self._stream(DeltaKind.MESSAGE, message, text_id(message, note.block_index), note.text_delta)
 
     def _thinking_delta(self, note: notes.ThinkingDelta, _session: str | None) -> None:
-        self._stream(
-            DeltaKind.THOUGHT, note.message_id, thought_id(note.message_id, note.block_index), note.text_delta
-        )
+        message = note.message_id
+        self._stream(DeltaKind.THOUGHT, message, thought_id(message, note.block_index), note.text_delta)
 
     def _stream(self, kind: DeltaKind, message: str, ours: str, text: str) -> None:
         streams = self._streams.get(message)
