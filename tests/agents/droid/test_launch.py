@@ -15,7 +15,8 @@ from farsteer.agents.droid.commands import McpServer
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.lock import ConversationLock
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, NotCapable
-from farsteer.core.events import AgentMessage, TurnEndReason, UsageUpdate
+from farsteer.core.events import AgentMessage, ModeUpdate, TurnEndReason, UsageUpdate
+from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment
 from tests.agents.droid.conftest import Open
 from tests.agents.droid.peer import (
@@ -431,9 +432,10 @@ async def test_a_rewind_can_restore_files(stage: Stage) -> None:
     assert request["params"]["filesToRestore"] == [changed]
     assert request["params"]["filesToDelete"] == [{"filePath": "/w/b.txt"}]
     await stage.peer.answer(request, {"newSessionId": OTHER, "restoredCount": 1, "deletedCount": 1})
-    await stage.peer.answer(await stage.peer.request("load_session"), opened())
+    await stage.peer.answer(await stage.peer.request("load_session"), opened(autonomyLevel="low"))
     assert (await rewinding).restored_count == 1
     assert stage.launch.native_id == OTHER
+    assert stage.sink.events() == [ModeUpdate(permission_mode=PermissionMode.ACCEPT_EDITS)], "as it was then"
 
 
 async def test_what_moves_the_conversation_waits_for_the_turn(stage: Stage) -> None:

@@ -209,6 +209,9 @@ class DroidLaunch(Launch):
         self._opening.read(session)
         self._hearing.translator.move(native_id)
         self._hearing.translator.meter.begin(native_id, session.used)
+        news = self._dial.news()
+        if news is not None:
+            self._hearing.turns.say(news)
         await self._hold(native_id)
         await self._deliver()
 
