@@ -9,7 +9,7 @@ NATIVE = "7924d439-b04f-4a34-8f0e-1d2f3a4b5c6d"
 
 
 def row(**known: object) -> LaunchRow:
-    return LaunchRow(**{"session_id": ID, "agent": "demo", **known})  # pyright: ignore[reportArgumentType]
+    return LaunchRow(**{"session_id": ID, "agent": "demo", **known})
 
 
 @pytest.mark.parametrize(

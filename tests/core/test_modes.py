@@ -1,8 +1,9 @@
 import pytest
 
-from farsteer.core.modes import PermissionMode, ToolKind, Verdict, requested_mode, verdict
-
-M, T, V = PermissionMode, ToolKind, Verdict
+from farsteer.core.modes import PermissionMode as M
+from farsteer.core.modes import ToolKind as T
+from farsteer.core.modes import Verdict as V
+from farsteer.core.modes import requested_mode, verdict
 
 
 @pytest.mark.parametrize(
