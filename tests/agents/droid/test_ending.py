@@ -224,6 +224,20 @@ async def test_a_handoff_that_fails_elsewhere_fails_the_turn(stage: Stage) -> No
     assert verdict.reason is TurnEndReason.FAILED
 
 
+async def test_a_subagents_session_is_never_followed(stage: Stage) -> None:
+    await stage.begin()
+    approval = await stage.ask(
+        tool(name="ExitSpecMode", plan="# Plan"), id="33333333-3333-4333-8333-333333333333", kind="exit_spec_mode",
+        options=[("proceed_new_session", "New session"), ("cancel", "No")],
+    )  # fmt: skip
+    await stage.launch.answer(approval, Answer(outcome=Outcome.APPROVED, option_id="proceed_new_session"))
+    await stage.peer.notes(note("child_session_available", childSessionId="a-child", timestamp=1))
+    await stage.peer.notes(STREAMING, session="a-child")
+    assert stage.launch.native_id == SESSION
+    await stage.peer.notes(STREAMING, session="the-new-one")
+    assert stage.launch.native_id == "the-new-one"
+
+
 async def test_a_session_that_nobody_expects_is_passed_on_and_changes_nothing(stage: Stage) -> None:
     await stage.begin()
     await stage.peer.hear(

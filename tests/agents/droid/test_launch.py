@@ -15,7 +15,7 @@ from farsteer.agents.droid.commands import McpServer
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.lock import ConversationLock
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, NotCapable
-from farsteer.core.events import AgentMessage, ModeUpdate, TurnEndReason, UsageUpdate
+from farsteer.core.events import AgentMessage, ModeUpdate, TurnEndReason, UsageUpdate, UserMessage
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment
 from tests.agents.droid.conftest import Open
@@ -408,6 +408,12 @@ async def test_droids_own_commands(stage: Stage) -> None:
     assert servers == [{"name": "echo"}]
     _, params = await ask(stage, do.toggle_mcp_server("echo", enabled=False), "toggle_mcp_server", {})
     assert params == {"serverName": "echo", "enabled": False, "settingsLevel": "user"}
+
+
+async def test_the_past_can_be_read_without_what_only_the_model_sees(stage: Stage) -> None:
+    told, params = await ask(stage, stage.launch.commands.history(), "load_session", conversation("u1", "a1"))
+    assert params == {"sessionId": SESSION}
+    assert [(type(event), event.text) for event in told] == [(UserMessage, "u1"), (AgentMessage, "a1")]
 
 
 async def test_compaction_goes_on_under_the_new_name(stage: Stage) -> None:

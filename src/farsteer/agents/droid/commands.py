@@ -6,7 +6,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from farsteer.agents.droid.history import events
+from farsteer.agents.droid.opening import Session
 from farsteer.agents.droid.rpc import Rpc, T, read
+from farsteer.core.events import SessionEvent
 from farsteer.core.wire import Wire
 
 _TIMEOUT = 30.0
@@ -102,6 +105,11 @@ class Commands:
 
     async def skills(self) -> list[dict[str, Any]]:
         return (await self._read("list_skills", _Listed)).skills
+
+    async def history(self) -> list[SessionEvent]:
+        """What was said so far, as a person may see it."""
+        session = await self._read("load_session", Session, {"sessionId": self._host.native_id})
+        return list(events(session.session.messages))
 
     async def rename(self, title: str) -> None:
         await self._ask("rename_session", {"title": title})

@@ -36,6 +36,14 @@ def retracted(note: notes.Retracted, message_ids: list[str]) -> Notice:
     )  # fmt: skip
 
 
+def child_session(note: notes.ChildSession) -> Other:
+    data = {
+        "childSessionId": note.child_session_id, "toolUseId": note.tool_use_id, "subagentType": note.subagent_type,
+        "description": note.description,
+    }  # fmt: skip
+    return Other(native_kind="child_session_available", data=data, meta=note.extra)
+
+
 def other(note: notes.Known) -> SessionEvent | None:
     """The notes that need nothing but to be told; None for those that say nothing a person could use."""
     match note:
@@ -69,12 +77,6 @@ def other(note: notes.Known) -> SessionEvent | None:
         case notes.StructuredOutput():
             data = {"messageId": note.message_id, "structuredOutput": note.structured_output}
             return Other(native_kind="structured_output", data=data, meta=note.extra)
-        case notes.ChildSession():
-            data = {
-                "childSessionId": note.child_session_id, "toolUseId": note.tool_use_id,
-                "subagentType": note.subagent_type, "description": note.description,
-            }  # fmt: skip
-            return Other(native_kind="child_session_available", data=data, meta=note.extra)
         case _:
             return None
 

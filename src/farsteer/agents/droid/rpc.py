@@ -19,7 +19,6 @@ from farsteer.core.errors import AgentError, BadRequest, ErrorCode, FarsteerErro
 INVALID_REQUEST = -32600
 UNKNOWN_METHOD = -32601
 INVALID_PARAMS = -32602
-INTERNAL = -32603
 NOT_FOUND = -32004
 DISCONNECTED = -32005
 PARSE_ERROR = -32700

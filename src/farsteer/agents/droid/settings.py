@@ -44,17 +44,6 @@ def mode_params(mode: PermissionMode, *, old: bool = False) -> dict[str, Any]:
     return {"autonomyLevel": "normal" if level == "off" else f"auto-{level}"}
 
 
-def wanted_params(
-    mode: PermissionMode, model: str | None, effort: ReasoningEffort | None, *, old: bool = False
-) -> dict[str, Any]:
-    params = mode_params(mode, old=old)
-    if model is not None:
-        params["modelId"] = model
-    if effort is not None:
-        params["reasoningEffort"] = effort.value
-    return params
-
-
 def mode_of(settings: Settings) -> PermissionMode | None:
     """The plainest of our modes that means what Droid is in."""
     if "spec" in (settings.interaction_mode, settings.autonomy_level, settings.autonomy_mode):

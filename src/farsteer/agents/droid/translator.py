@@ -38,6 +38,8 @@ class Translator:
         self._mcp = notices.McpBoard()
         self.session_id: str | None = None
         self._former: set[str] = set()
+        self._children: set[str] = set()
+        """Sessions of subagents: never ours."""
         self._may_move = False
         self._moved = False
         """In this turn."""
@@ -54,7 +56,7 @@ class Translator:
             notes.ToolResult: self._tool_result, notes.TurnCompleted: self._turn_completed,
             notes.UsageChanged: self._usage_changed, notes.SettingsUpdated: self._settings_updated,
             notes.TitleUpdated: self._title_updated, notes.ErrorSaid: self._error_said,
-            notes.McpStatus: self._mcp_status,
+            notes.McpStatus: self._mcp_status, notes.ChildSession: self._child_session,
         }  # fmt: skip
 
     def begin(self, request_id: str) -> None:
@@ -97,7 +99,7 @@ class Translator:
         self._turns.put(Registered(native_id=session))
 
     def _follow(self, session: str) -> bool:
-        if not self._may_move:
+        if not self._may_move or session in self._children:
             return False
         self._may_move, self._moved = False, True
         self.move(session)
@@ -246,6 +248,10 @@ class Translator:
     def _error_said(self, note: notes.ErrorSaid, _session: str | None) -> None:
         self._ending.error(note.message)
         self._turns.say(notices.error(note))
+
+    def _child_session(self, note: notes.ChildSession, _session: str | None) -> None:
+        self._children.add(note.child_session_id)
+        self._turns.say(notices.child_session(note))
 
     def _mcp_status(self, note: notes.McpStatus, _session: str | None) -> None:
         notice = self._mcp.read(note)

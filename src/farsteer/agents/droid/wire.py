@@ -13,7 +13,6 @@ import msgspec
 from farsteer.agents.droid.notes import Known, Note
 from farsteer.core.wire import Wire, encode
 
-NOTIFICATION = "droid.session_notification"
 REQUEST_PERMISSION = "droid.request_permission"
 ASK_USER = "droid.ask_user"
 
