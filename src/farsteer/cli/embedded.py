@@ -17,6 +17,7 @@ from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.errors import Conflict
 from farsteer.core.events import Entry, decode_entry
 from farsteer.core.ids import DEFAULT_NAMESPACE, new_id
+from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.hub import Caller, Hub
 from farsteer.hub.caller import ALL_SCOPES
 from farsteer.hub.feed import SyncEvent
@@ -122,6 +123,18 @@ class EmbeddedHub:
                     message=decision.message,
                     by=by,
                 )
+
+    async def rename(self, session_id: str, title: str) -> None:
+        await self._hub.sessions.rename(self._caller, session_id, api.RenameSession(title=title))
+
+    async def set_permission_mode(self, session_id: str, mode: PermissionMode) -> None:
+        await self._hub.sessions.configure(self._caller, session_id, permission_mode=mode)
+
+    async def set_model(self, session_id: str, model: str, *, effort: ReasoningEffort | None = None) -> None:
+        await self._hub.sessions.configure(self._caller, session_id, model=model, effort=effort)
+
+    async def cancel(self, session_id: str, item_id: str) -> None:
+        await self._hub.sessions.cancel(self._caller, session_id, item_id)
 
     async def abort(self, session_id: str) -> None:
         await self._hub.sessions.abort(self._caller, session_id)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
@@ -15,8 +16,10 @@ from farsteer.cli.main import INTERRUPTED
 from farsteer.core.errors import BadRequest
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
+DROID_FORMAT = "stream-jsonrpc"
+
 if TYPE_CHECKING:
-    from farsteer.cli.steering import Steering
+    from farsteer.client.steering import Steering
 
 ABOUT = """\
 Send one prompt to an agent and print its answer. If a hub runs on this home, or
@@ -42,6 +45,10 @@ to approve it, 130 interrupted
 
 
 def main(argv: Sequence[str]) -> int:
+    if _speaks_droid(argv):
+        from farsteer.cli import droid_rpc
+
+        return droid_rpc.main(argv)
     parser = context.command("exec", ABOUT, EXAMPLES)
     context.add_hub(parser)
     _add_arguments(parser)
@@ -76,8 +83,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["ask", "deny", "wait"],
         help="ask here, deny, or wait for an answer from elsewhere (default: ask on a terminal, else deny)",
     )
-    parser.add_argument("--output-format", choices=["text", "json"], default="text")
+    parser.add_argument(
+        "--output-format",
+        choices=["text", "json"],
+        default="text",
+        help=f"or {DROID_FORMAT}, with --input-format {DROID_FORMAT}: be spoken to as Droid is",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
+
+
+def _speaks_droid(argv: Sequence[str]) -> bool:
+    pairs = {*pairwise(argv), *(tuple(word.split("=", 1)) for word in argv)}
+    return bool(pairs & {(name, DROID_FORMAT) for name in ("--input-format", "--output-format")})
 
 
 def _prompt(given: str | None) -> str:
@@ -94,19 +111,24 @@ async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.cli.interrupts import Interrupts
 
     try:
-        async with Interrupts() as interrupts, _steering(arguments) as (steering, remote):
-            return await Execution(steering, arguments, interrupts, remote=remote).run()
+        async with Interrupts() as interrupts, steering(arguments) as (hub, remote):
+            return await Execution(hub, arguments, interrupts, remote=remote).run()
     except asyncio.CancelledError:
         return INTERRUPTED
 
 
-@asynccontextmanager
-async def _steering(arguments: argparse.Namespace) -> AsyncGenerator[tuple[Steering, bool]]:
-    """A hub to steer, and whether it goes on without us."""
+def is_remote(arguments: argparse.Namespace) -> bool:
+    """There is a hub for this call, so that none is to be part of this process."""
     from farsteer.client.access import running_hub
 
+    return bool(arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(context.home(arguments)))
+
+
+@asynccontextmanager
+async def steering(arguments: argparse.Namespace) -> AsyncGenerator[tuple[Steering, bool]]:
+    """A hub to steer, and whether it goes on without us."""
     home = context.home(arguments)
-    if arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home):
+    if is_remote(arguments):
         async with context.client(arguments) as client:
             yield client, True
     else:

@@ -13,12 +13,12 @@ from farsteer.cli.context import find_session
 from farsteer.cli.interrupts import Interrupts
 from farsteer.cli.main import DONE, FAILED, INTERRUPTED, UNANSWERED
 from farsteer.cli.paint import coloured, painted
-from farsteer.cli.steering import Steering
 from farsteer.cli.terminal import read_line
 from farsteer.cli.text import clean
 from farsteer.cli.view import Line, lines_of
 from farsteer.client.access import absolute
 from farsteer.client.machines import choose_machine
+from farsteer.client.steering import Steering
 from farsteer.client.turn import Turn, TurnResult, TurnUpdate
 from farsteer.core import events as ev
 from farsteer.core.api import CreateSession, Deny

@@ -1,0 +1,59 @@
+"""Lines out of chunks, with bounded memory: a line may be long, but not endless."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LINE_LIMIT = 32 * 1024 * 1024
+_HEAD = 200
+
+
+class Oversized(NamedTuple):
+    """A line over the limit. It is skipped; this says that it was there."""
+
+    size: int
+    head: bytes
+
+
+Line = bytes | Oversized
+
+
+class LineSplitter:
+    """Give it chunks, get the lines that are complete, in order. Blank lines are left out."""
+
+    def __init__(self, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        first, newline, rest = chunk.partition(b"\n")
+        self._hold(first)
+        if not newline:
+            return []
+        lines = self.finish()
+        *whole, tail = rest.split(b"\n")
+        lines += [self._checked(line) for line in whole if line]
+        self._hold(tail)
+        return lines
+
+    def finish(self) -> list[Line]:
+        """The line that is being collected, as far as it came."""
+        size, parts = self._size, self._parts
+        self._size, self._parts = 0, []
+        if size > self._limit:
+            return [Oversized(size, parts[0])]
+        return [b"".join(parts)] if size else []
+
+    def _hold(self, part: bytes) -> None:
+        if not part:
+            return
+        within = self._size <= self._limit
+        self._size += len(part)
+        if self._size <= self._limit:
+            self._parts.append(part)
+        elif within:
+            self._parts = [(self._parts[0] if self._parts else part)[:_HEAD]]
+
+    def _checked(self, line: bytes) -> Line:
+        return line if len(line) <= self._limit else Oversized(len(line), line[:_HEAD])

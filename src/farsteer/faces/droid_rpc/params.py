@@ -1,0 +1,101 @@
+"""What clients ask with: the parameters of each method. Unknown ones are left alone, as Droid does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from farsteer.core.api import MAX_TEXT
+from farsteer.core.wire import Wire
+
+
+class Dials(Wire):
+    """How a session is to work; None leaves it as it is."""
+
+    model_id: str | None = None
+    reasoning_effort: str | None = None
+    interaction_mode: str | None = None
+    autonomy_level: str | None = None
+    autonomy_mode: str | None = None
+
+
+class Initialize(Dials):
+    machine_id: str | None = None
+    cwd: str | None = None
+    session_id: str | None = None
+    skip_permissions_unsafe: bool = False
+
+
+class Load(Wire):
+    session_id: str
+
+
+class Image(Wire):
+    data: str
+    media_type: str = "image/png"
+    type: str = "base64"
+
+
+class File(Wire):
+    """A text as it is, or anything else in base64."""
+
+    data: str
+    name: str = "file"
+    media_type: str = "text/plain"
+    type: str = "base64"
+
+
+class AddMessage(Wire):
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+    images: list[Image] = []
+    files: list[File] = []
+
+
+class Nothing(Wire):
+    """A method without parameters."""
+
+
+class Rename(Wire):
+    title: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class Selected(Wire):
+    """The answer to `request_permission`."""
+
+    selected_option: str
+    comment: str | None = None
+    edited_spec_content: str | None = None
+
+
+class Answered(Wire):
+    index: int
+    answer: str
+    question: str = ""
+
+
+class Replied(Wire):
+    """The answer to `ask_user`."""
+
+    cancelled: bool = False
+    answers: list[Answered] = []
+
+
+class Model(Wire, omit_defaults=False):
+    """A model a session may use, as it is listed."""
+
+    id: str
+    display_name: str
+    short_display_name: str
+    model_provider: str
+    supported_reasoning_efforts: list[str]
+    default_reasoning_effort: str
+    is_custom: bool = False
+
+    @classmethod
+    def named(cls, name: str, provider: str, efforts: list[str]) -> Model:
+        return cls(name, name, name, provider, efforts, "none")
+
+
+Pending = dict[str, Any]
+"""A request of ours that is open, as `load_session` lists it."""

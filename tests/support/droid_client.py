@@ -1,0 +1,173 @@
+"""A client of `stream-jsonrpc`, as somebody would write one from the document: lines in, lines out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+SECONDS = 30.0
+_LIMIT = 256 * 1024 * 1024
+
+Line = dict[str, Any]
+FORMATS = ("--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
+FACE = (sys.executable, "-m", "farsteer", "exec", *FORMATS)
+
+
+def request(id: str, method: str, params: Line | None = None) -> Line:
+    return {
+        "jsonrpc": "2.0", "factoryApiVersion": "1.0.0", "type": "request", "id": id, "method": f"droid.{method}",
+        "params": params or {},
+    }  # fmt: skip
+
+
+class DroidClient:
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.lines: list[Line] = []
+        """Everything that was heard."""
+        self._ids = 0
+        self._read = 0
+
+    # -- saying
+
+    async def write(self, *lines: Line | bytes) -> None:
+        assert self.process.stdin is not None
+        for line in lines:
+            data = line if isinstance(line, bytes) else json.dumps(line).encode()
+            self.process.stdin.write(data + b"\n")
+        await self.process.stdin.drain()
+
+    async def send(self, method: str, params: Line | None = None) -> str:
+        self._ids += 1
+        await self.write(request(str(self._ids), method, params))
+        return str(self._ids)
+
+    async def call(self, method: str, params: Line | None = None) -> Line:
+        """The response to it; an error without an id is taken for its."""
+        id = await self.send(method, params)
+        return await self.until(lambda line: line["type"] == "response" and line["id"] in (id, None))
+
+    async def ask(self, method: str, params: Line | None = None) -> Line:
+        """The result of it."""
+        answer = await self.call(method, params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def initialize(self, directory: Path | str, **params: Any) -> Line:
+        return await self.ask("initialize_session", {"machineId": "m1", "cwd": str(directory), **params})
+
+    async def reply(self, asked: Line, result: Any) -> None:
+        answer = {
+            "jsonrpc": "2.0",
+            "factoryApiVersion": "1.0.0",
+            "type": "response",
+            "id": asked["id"],
+            "result": result,
+        }
+        await self.write(answer)
+
+    async def select(self, asked: Line, option: str, **more: Any) -> None:
+        await self.reply(asked, {"selectedOption": option, **more})
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    # -- hearing
+
+    async def next(self) -> Line:
+        """The next line that nobody has read yet."""
+        if self._read == len(self.lines):
+            assert self.process.stdout is not None
+            async with asyncio.timeout(SECONDS):
+                line = await self.process.stdout.readline()
+            if not line:
+                raise EOFError(f"no more lines after {self.lines[-3:]}")
+            self.lines.append(json.loads(line))
+        self._read += 1
+        return self.lines[self._read - 1]
+
+    async def until(self, condition: Callable[[Line], bool]) -> Line:
+        while not condition(line := await self.next()):
+            pass
+        return line
+
+    async def until_note(self, kind: str, **fields: Any) -> Line:
+        """The payload of the next notification of this kind whose fields are so."""
+
+        def meant(line: Line) -> bool:
+            note = note_of(line)
+            return note.get("type") == kind and all(note.get(key) == value for key, value in fields.items())
+
+        return note_of(await self.until(meant))
+
+    async def until_idle(self) -> list[Line]:
+        """The payloads up to the next idle, with it."""
+        begun = self._read
+        await self.until_note("droid_working_state_changed", newState="idle")
+        return [note for line in self.lines[begun : self._read] if (note := note_of(line))]
+
+    async def until_request(self, method: str) -> Line:
+        return await self.until(
+            lambda line: line["type"] == "request" and line["method"] == f"droid.{method}"
+        )
+
+    async def turn(self, text: str, **more: Any) -> list[Line]:
+        await self.ask("add_user_message", {"text": text, **more})
+        return await self.until_idle()
+
+    async def ended(self) -> int:
+        """All that was left to hear is in `lines`; the exit code."""
+        try:
+            while True:
+                await self.next()
+        except EOFError:
+            pass
+        async with asyncio.timeout(SECONDS):
+            return await self.process.wait()
+
+
+def note_of(line: Line) -> Line:
+    return line.get("params", {}).get("notification", {}) if line["type"] == "notification" else {}
+
+
+def kinds(notes: Sequence[Line]) -> list[str]:
+    """What was told, with states by their name and repeated fragments once."""
+    named = [note["newState"] if "newState" in note else note["type"] for note in notes]
+    return [kind for index, kind in enumerate(named) if index == 0 or kind != named[index - 1]]
+
+
+def text_of(notes: Sequence[Line]) -> str:
+    return "".join(note["textDelta"] for note in notes if note["type"] == "assistant_text_delta")
+
+
+def of(notes: Sequence[Line], kind: str) -> list[Line]:
+    return [note for note in notes if note["type"] == kind]
+
+
+@asynccontextmanager
+async def droid(
+    *arguments: str, command: Sequence[str] = FACE, cwd: Path | str | None = None, quiet: bool = True
+) -> AsyncIterator[DroidClient]:
+    """A process that is spoken to; gone when the block is left."""
+    process = await asyncio.create_subprocess_exec(
+        *command, *arguments, stdin=PIPE, stdout=PIPE, stderr=DEVNULL if quiet else PIPE, limit=_LIMIT, cwd=cwd,
+        env=dict(os.environ),
+    )  # fmt: skip
+    client = DroidClient(process)
+    try:
+        yield client
+        client.close()
+        async with asyncio.timeout(SECONDS):
+            await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
