@@ -76,6 +76,28 @@ async def test_several_commands_stand_in_one_message(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "asked", "answer"),
+    [
+        ("The password is DOLPHIN-2288. Just reply OK.", "What password did I tell you?", "DOLPHIN-2288"),
+        ("my favourite colour is blue", "what favourite colour have I mentioned?", "blue"),
+        ("hello", "what password did I tell you?", "You have told me no password."),
+        ("hello", "what did I say?", "You said “hello”."),
+    ],
+)  # fmt: skip
+async def test_it_recalls_what_it_was_told(stage: Stage, told: str, asked: str, answer: str) -> None:
+    scene = await stage.launch()
+    await scene.turn(told)
+    await scene.turn(asked)
+    assert said(scene) == answer
+
+
+async def test_it_replies_what_it_is_told_to_reply(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("The password is DOLPHIN-2288. Just reply OK.")
+    assert said(scene) == "OK"
+
+
+@pytest.mark.parametrize(
     ("typed", "answer"),
     [
         ("run", "`run` needs a command"),
@@ -250,6 +272,17 @@ async def test_an_approved_plan_leaves_plan_mode_and_is_followed(stage: Stage) -
     assert {entry.status for entry in scene.events(Plan)[-1].entries} == {"completed"}
     await scene.turn("write a.txt hello")
     assert (stage.directory / "a.txt").exists()
+
+
+async def test_one_of_several_plans_is_chosen(stage: Stage) -> None:
+    scene = await stage.launch(stage.plan(mode=PermissionMode.PLAN))
+    turn_id = await scene.begin("plan many")
+    (approval,) = await scene.asked()
+    (which,) = approval.questions
+    assert len(which.choices) == 2
+    await scene.answer(approval, Outcome.APPROVED, {which.id: [which.choices[1]]})
+    await scene.end(turn_id)
+    assert said(scene) == f"It was {which.choices[1]}."
 
 
 async def test_a_refused_plan_changes_nothing(stage: Stage) -> None:

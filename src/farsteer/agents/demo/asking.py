@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from farsteer.agents.demo.commands import asking
-from farsteer.agents.demo.turn import Turn
+from farsteer.agents.demo.turn import Answer, Turn
 from farsteer.agents.demo.working import work_through
 from farsteer.core.modes import PermissionMode
 
@@ -22,6 +22,18 @@ _PLAN = """\
 2. Make the change
 3. Check that it works
 """
+_PLANS = """\
+## Plan A: the small change
+
+Only what is needed.
+
+## Plan B: the big change
+
+Everything at once.
+"""
+_WHICH: dict[str, Any] = {
+    "id": "choice", "text": "Which plan?", "choices": ["Plan A: the small change", "Plan B: the big change"],
+}  # fmt: skip
 _PLAN_OPTIONS = (
     {"id": "approve", "name": "Approve the plan", "kind": "allow_once"},
     {"id": "refuse", "name": "Refuse the plan", "kind": "reject_once"},
@@ -50,14 +62,27 @@ def _ask_all(turn: Turn, argument: str) -> None:
 
 @asking("plan", "proposes a plan and follows it if you approve")
 def _plan(turn: Turn, argument: str) -> None:
-    answer = turn.ask("plan", "Approve this plan?", plan=_PLAN, options=_PLAN_OPTIONS)
+    _propose(turn, "Approve this plan?", _PLAN)
+
+
+@asking("plan many", "proposes two plans to choose from")
+def _plan_many(turn: Turn, argument: str) -> None:
+    answer = _propose(turn, "Approve one of these plans?", _PLANS, questions=(_WHICH,))
+    chosen = answer.answers.get(_WHICH["id"]) if answer.allow else None
+    if chosen:
+        turn.say(f"It was {', '.join(chosen)}.")
+
+
+def _propose(turn: Turn, title: str, plan: str, **more: Any) -> Answer:
+    answer = turn.ask("plan", title, plan=plan, options=_PLAN_OPTIONS, **more)
     if not answer.allow:
         turn.say(f"I drop the plan: {answer.message}" if answer.message else "I drop the plan.")
-        return
+        return answer
     if turn.session.mode is PermissionMode.PLAN:
         turn.session.switch_mode(PermissionMode(answer.mode or PermissionMode.DEFAULT))
     work_through(turn)
     turn.say("I have followed the plan.")
+    return answer
 
 
 def _question(turn: Turn, *questions: dict[str, Any]) -> None:

@@ -105,7 +105,8 @@ def number(argument: str, default: float, low: float, high: float) -> float:
 
 _INTRODUCTION = """\
 The demo agent needs no key and no network, and it always does the same. What you type decides what it does; anything
-that is no command gets a friendly answer. Several commands may stand in one message, one per line."""
+that is no command gets a friendly answer. It remembers: `what did I say?`, `what password did I tell you?`. Several
+commands may stand in one message, one per line."""
 _CLOSING = """\
 The permission mode decides what is asked first. `default` asks before running, writing and deleting, `acceptEdits`
 before running and deleting, `safe-yolo` before deleting, `yolo` never; `plan` and `read-only` refuse all of it."""

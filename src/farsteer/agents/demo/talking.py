@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from farsteer.agents.demo.commands import COMMANDS, Misuse, number, talking
@@ -9,15 +10,22 @@ from farsteer.agents.demo.turn import Turn
 
 _PACE = 0.003
 """Seconds between the words of a friendly answer: enough to see it stream."""
-_RECALL = ("what did i say", "what have i said")
+_RECALL = re.compile(
+    r"what (?:(?P<what>[\w -]+) )?(?:did i (?:say|tell|mention|give)|have i (?:said|told|mentioned|given))\b",
+    re.IGNORECASE,
+)
+_REPLY = re.compile(r"\b(?:just|only) (?:reply|say|answer) (?P<text>[^.!\n]+)[.!]?\s*$", re.IGNORECASE)
 
 
 def answer(turn: Turn, text: str) -> None:
     """Anything that is no command."""
-    if text.strip().lower().startswith(_RECALL):
-        recall(turn)
-        return
     said = text.strip()
+    if asked := _RECALL.match(said):
+        recall(turn, asked["what"])
+        return
+    if wish := _REPLY.search(said):
+        turn.say(wish["text"])
+        return
     quoted = said if len(said) <= 200 else said[:199] + "…"
     turn.say(
         f"You said “{quoted}”. I am the demo agent: no model, no network, always the same answers. "
@@ -27,10 +35,15 @@ def answer(turn: Turn, text: str) -> None:
     )
 
 
-def recall(turn: Turn) -> None:
-    earlier = _earlier(turn, "user")
-    if earlier:
-        said = "; ".join(f"“{record['text']}”" for record in earlier[-5:])
+def recall(turn: Turn, what: str | None = None) -> None:
+    """What the person said, or the thing of that name that they told."""
+    earlier = [record["text"] for record in _earlier(turn, "user")]
+    if what is not None:
+        told = re.compile(rf"\b{re.escape(what)} (?:is|was|are) (?P<it>\S+?)[.,;!?]?(?:\s|$)", re.IGNORECASE)
+        found = [match["it"] for text in earlier if (match := told.search(text))]
+        turn.say(found[-1] if found else f"You have told me no {what}.")
+    elif earlier:
+        said = "; ".join(f"“{text}”" for text in earlier[-5:])
         turn.say(f"You said {said}.")
     else:
         turn.say("You have said nothing before this.")
