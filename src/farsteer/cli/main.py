@@ -54,13 +54,16 @@ DONE, FAILED, USAGE, UNREACHABLE, UNANSWERED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _dispatch(arguments)
+        code = _dispatch(arguments)
+        # While a broken pipe can still be caught: what is left would be written after the last handler.
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has had enough; Python must not complain once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    return code
 
 
 def _dispatch(arguments: list[str]) -> int:
