@@ -124,6 +124,18 @@ async def test_a_late_idle_of_the_turn_before_ends_nothing(start: Open) -> None:
     assert [end.turn_id for end in stage.sink.ends] == ["turn-1", "turn-2"]
 
 
+async def test_a_turn_that_ends_before_its_own_message_is_shown_ends(stage: Stage) -> None:
+    """The real CLI with a fast model: completed, idle, and only then the message that began the turn."""
+    sending = asyncio.create_task(stage.launch.send(Prompt(turn_id="turn-1", text="hello")))
+    request = await stage.peer.request("add_user_message")
+    await stage.peer.answer(request)
+    await sending
+    await stage.peer.notes(STREAMING, message("assistant", text("hi"), id="m1"), completed(turn="u1"), IDLE)
+    assert stage.sink.ends == []
+    await stage.peer.notes({**message("user", text("hello"), id="u1"), "requestId": request["id"]})
+    assert stage.sink.ends == [TurnEnded(turn_id="turn-1", reason=TurnEndReason.END_TURN)]
+
+
 async def test_a_completion_of_another_turn_ends_nothing(stage: Stage) -> None:
     await stage.begin()
     await stage.peer.notes(completed(turn="somebody-else"))

@@ -58,6 +58,8 @@ class Ending:
         self._handed_off = False
         self._elsewhere: str | None = None
         """How the turn ended in the session it was handed to."""
+        self._early: tuple[str, str] | None = None
+        """A turn that ended before we were told which message began it, and how: with a fast model that happens."""
         self._error: str | None = None
         self._verdict: Verdict | None = None
 
@@ -79,6 +81,9 @@ class Ending:
         """Droid has the message that began the turn, under this id."""
         self._begun = True
         self.message_id = message_id
+        if self._early is not None:
+            turn_id, reason = self._early
+            self.completed(reason, turn_id)
 
     def interrupted(self) -> None:
         self._interrupted = True
@@ -119,6 +124,8 @@ class Ending:
             if reason != HANDOFF or self._elsewhere is not None:
                 self._verdict = self._judge(self._elsewhere or reason)
             self._handed_off = reason == HANDOFF
+        elif self.message_id is None:
+            self._early = turn_id, reason
 
     def verdict(self, *, working: bool, asking: bool) -> Verdict | None:
         """`working`: a tool has no result yet. `asking`: a person is asked."""
