@@ -12,6 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from farsteer.faces.droid_rpc.lobby import Options
+from farsteer.faces.droid_rpc.server import Open, Server
+from farsteer.faces.droid_rpc.stdio import Reader, Writer
+
 SECONDS = 30.0
 _LIMIT = 256 * 1024 * 1024
 
@@ -28,8 +32,9 @@ def request(id: str, method: str, params: Line | None = None) -> Line:
 
 
 class DroidClient:
-    def __init__(self, process: Process) -> None:
-        self.process = process
+    def __init__(self, heard: asyncio.StreamReader, said: asyncio.StreamWriter) -> None:
+        self._heard = heard
+        self._said = said
         self.lines: list[Line] = []
         """Everything that was heard."""
         self._ids = 0
@@ -38,11 +43,10 @@ class DroidClient:
     # -- saying
 
     async def write(self, *lines: Line | bytes) -> None:
-        assert self.process.stdin is not None
         for line in lines:
             data = line if isinstance(line, bytes) else json.dumps(line).encode()
-            self.process.stdin.write(data + b"\n")
-        await self.process.stdin.drain()
+            self._said.write(data + b"\n")
+        await self._said.drain()
 
     async def send(self, method: str, params: Line | None = None) -> str:
         self._ids += 1
@@ -77,17 +81,15 @@ class DroidClient:
         await self.reply(asked, {"selectedOption": option, **more})
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        self._said.close()
 
     # -- hearing
 
     async def next(self) -> Line:
         """The next line that nobody has read yet."""
         if self._read == len(self.lines):
-            assert self.process.stdout is not None
             async with asyncio.timeout(SECONDS):
-                line = await self.process.stdout.readline()
+                line = await self._heard.readline()
             if not line:
                 raise EOFError(f"no more lines after {self.lines[-3:]}")
             self.lines.append(json.loads(line))
@@ -123,13 +125,26 @@ class DroidClient:
         await self.ask("add_user_message", {"text": text, **more})
         return await self.until_idle()
 
-    async def ended(self) -> int:
-        """All that was left to hear is in `lines`; the exit code."""
+    async def rest(self) -> list[Line]:
+        """All that is heard until the other side is gone."""
+        begun = self._read
         try:
             while True:
                 await self.next()
         except EOFError:
-            pass
+            return self.lines[begun:]
+
+
+class DroidProcess(DroidClient):
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        super().__init__(process.stdout, process.stdin)
+        self.process = process
+
+    async def ended(self) -> int:
+        """All that was left to hear is in `lines`; the exit code."""
+        await self.rest()
         async with asyncio.timeout(SECONDS):
             return await self.process.wait()
 
@@ -155,13 +170,13 @@ def of(notes: Sequence[Line], kind: str) -> list[Line]:
 @asynccontextmanager
 async def droid(
     *arguments: str, command: Sequence[str] = FACE, cwd: Path | str | None = None, quiet: bool = True
-) -> AsyncIterator[DroidClient]:
+) -> AsyncIterator[DroidProcess]:
     """A process that is spoken to; gone when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdin=PIPE, stdout=PIPE, stderr=DEVNULL if quiet else PIPE, limit=_LIMIT, cwd=cwd,
         env=dict(os.environ),
     )  # fmt: skip
-    client = DroidClient(process)
+    client = DroidProcess(process)
     try:
         yield client
         client.close()
@@ -171,3 +186,31 @@ async def droid(
         if process.returncode is None:
             process.kill()
             await process.communicate()
+
+
+@asynccontextmanager
+async def droid_here(hub: Open, options: Options) -> AsyncIterator[DroidClient]:
+    """The face inside this process: all of it but the start of an interpreter."""
+    (our_end, its_out), (its_in, our_out) = os.pipe(), os.pipe()
+    loop, heard = asyncio.get_running_loop(), asyncio.StreamReader(_LIMIT)
+    reading, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(heard), os.fdopen(our_end, "rb", 0)
+    )
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(our_out, "wb", 0)
+    )
+    said = asyncio.StreamWriter(transport, protocol, None, loop)
+    serving = asyncio.create_task(Server(options, Reader(its_in), Writer(its_out), hub).run())
+    serving.add_done_callback(lambda _: os.close(its_out))
+    client = DroidClient(heard, said)
+    try:
+        yield client
+        client.close()
+        async with asyncio.timeout(SECONDS):
+            await serving
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        reading.close()
+        transport.close()
+        os.close(its_in)
