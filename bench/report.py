@@ -124,7 +124,7 @@ def _paced(found: Results) -> Iterator[str]:
         rows.append(row)
     head = [text for peer in _present(found.paced) for text in (f"{peer}: CPU µs", "p50 / p99 ms")]
     yield from _table(("M", *head), rows)
-    yield "From the agent's (or its stand-in's) writing to the subscriber's reading."
+    yield "From the moment the agent (or its stand-in) should write to the subscriber's reading."
     yield ""
 
 

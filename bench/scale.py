@@ -30,7 +30,7 @@ RUN_SECONDS = 60.0
 
 FULL = Scale(
     rounds=3,
-    burst={1: 4000, 10: 4000, 50: 2000, 200: 1000},
+    burst={1: 8000, 10: 4000, 50: 2000, 200: 1000},
     paced_rounds=3,
     paced_seconds=4.0,
     history=1_000_000,
@@ -39,7 +39,7 @@ FULL = Scale(
 )
 QUICK = Scale(
     rounds=1,
-    burst={1: 2000, 10: 2000, 50: 1000, 200: 300},
+    burst={1: 3000, 10: 2000, 50: 1000, 200: 300},
     paced_rounds=1,
     paced_seconds=2.0,
     history=100_000,

@@ -18,10 +18,25 @@ EIO_PING = b"\x81\x012"
 """A whole WebSocket frame from the server: the Engine.IO packet `2`."""
 
 
-def text(number: int) -> str:
-    """The text of message `number`, born now."""
-    mark = f"~{number:08d}~{time.time_ns():019d}~"
+def text(number: int, born: int | None = None) -> str:
+    """The text of message `number`, born now or at `born`."""
+    mark = f"~{number:08d}~{time.time_ns() if born is None else born:019d}~"
     return "x" * (TEXT_BYTES - len(mark)) + mark
+
+
+class Pace:
+    """When each message of a paced run is due. It is born when it is due: a sender that is late hides nothing."""
+
+    def __init__(self, rate: float) -> None:
+        self._interval = int(1e9 / rate)
+        self._begin = time.time_ns()
+
+    def born(self, number: int) -> int:
+        return self._begin + number * self._interval
+
+    def wait(self, number: int) -> float:
+        """Seconds until it is due."""
+        return max(0.0, (self.born(number) - time.time_ns()) / 1e9)
 
 
 def get(port: int, path: str, token: str) -> bytes:

@@ -6,7 +6,6 @@ It is apart from the demo agent because that one always does the same, and a tim
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -20,12 +19,12 @@ from farsteer.agents.demo.turn import Turn
 @misbehaving("emit <count> <per second>", "says that many messages, for a benchmark")
 def emit(turn: Turn, argument: str) -> None:
     messages, rate = argument.split()
-    out, pace = turn.session.out, float(rate)
-    begin = time.monotonic()
+    pace = wire.Pace(float(rate)) if float(rate) else None
     for number in range(int(messages)):
-        if pace:
-            turn.pause(max(0.0, begin + number / pace - time.monotonic()))
-        out.send("message", message=f"b.{number}", text=wire.text(number))
+        if pace is not None:
+            turn.pause(pace.wait(number))
+        text = wire.text(number, pace and pace.born(number))
+        turn.session.out.send("message", message=f"b.{number}", text=text)
 
 
 if __name__ == "__main__":

@@ -36,22 +36,22 @@ class HapiSession(Session):
         self._exchange(wire.frame(b"40/cli," + json.dumps(auth).encode()), b"40/cli,{")
 
     def emit(self, messages: int, rate: float | None = None) -> None:
-        begin = time.monotonic()
         if rate is None:
             for first in range(0, messages, BATCH):
                 numbers = range(first, min(first + BATCH, messages))
-                self._socket.sendall(b"".join(map(self._message, numbers)))
+                self._socket.sendall(b"".join(self._message(wire.text(number)) for number in numbers))
         else:
+            pace = wire.Pace(rate)
             for number in range(messages):
-                time.sleep(max(0.0, begin + number / rate - time.monotonic()))
-                self._socket.sendall(self._message(number))
+                time.sleep(pace.wait(number))
+                self._socket.sendall(self._message(wire.text(number, pace.born(number))))
         self._exchange(wire.frame(b'42/cli,0["ping"]'), b"43/cli,0[")
 
     def close(self) -> None:
         self._socket.close()
 
-    def _message(self, number: int) -> bytes:
-        data = {"type": "message", "message": wire.text(number), "id": str(uuid4())}
+    def _message(self, text: str) -> bytes:
+        data = {"type": "message", "message": text, "id": str(uuid4())}
         message = {"role": "agent", "content": {"type": "codex", "data": data}, "meta": {"sentFrom": "cli"}}
         body = json.dumps(["message", {"sid": self._id, "message": message}], separators=(",", ":"))
         return wire.frame(b"42/cli," + body.encode())

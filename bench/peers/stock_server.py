@@ -33,13 +33,14 @@ sio.on("connect", connect, namespace="/events")
 async def emit(request: Request) -> Response:
     messages = int(request.query_params["messages"])
     rate = float(request.query_params["rate"])
+    pace = wire.Pace(rate) if rate else None
     session = str(uuid4())
-    begin = time.monotonic()
     for number in range(messages):
-        if rate:
-            await asyncio.sleep(begin + number / rate - time.monotonic())
+        if pace is not None:
+            await asyncio.sleep(pace.wait(number))
         elif number % PER_TICK == 0:
             await asyncio.sleep(0)
+        text = wire.text(number, pace and pace.born(number))
         event = {
             "type": "message-received",
             "namespace": ROOM,
@@ -49,7 +50,7 @@ async def emit(request: Request) -> Response:
                 "seq": number + 1,
                 "role": "agent",
                 "createdAt": int(time.time() * 1000),
-                "content": {"kind": "agent_message", "messageId": str(number), "text": wire.text(number)},
+                "content": {"kind": "agent_message", "messageId": str(number), "text": text},
             },
         }
         await sio.emit("event", event, room=ROOM, namespace="/events")
