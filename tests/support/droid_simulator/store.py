@@ -1,0 +1,83 @@
+"""Where Droid keeps conversations: a file of lines and one of settings each, in a folder per working directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from farsteer.core.wire import encode
+from farsteer.faces.droid_rpc.notes import Message, Tokens
+
+
+class Settings(msgspec.Struct):
+    """What a session is set to. `level` is off, low, medium or high."""
+
+    model: str = "sim-1"
+    effort: str = "none"
+    level: str = "off"
+    spec: bool = False
+    title: str | None = None
+    used: Tokens = Tokens()
+
+
+class Stored(msgspec.Struct):
+    id: str
+    directory: str
+    settings: Settings
+    messages: list[Message]
+
+
+class _Line(msgspec.Struct):
+    type: str
+    cwd: str | None = None
+    message: Message | None = None
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("HOME") or ".") / ".factory" / "sessions"
+
+
+def _path(session: Stored) -> Path:
+    return _folder() / session.directory.replace("/", "-") / f"{session.id}.jsonl"
+
+
+def begin(session: Stored) -> None:
+    path = _path(session)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = {"type": "session_start", "id": session.id, "cwd": session.directory, "version": 2}
+    lines = [encode(head), *(_message(message) for message in session.messages)]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    save(session)
+
+
+def add(session: Stored, message: Message) -> None:
+    session.messages.append(message)
+    with _path(session).open("ab") as file:
+        file.write(_message(message) + b"\n")
+
+
+def save(session: Stored) -> None:
+    _path(session).with_suffix(".settings.json").write_bytes(encode(session.settings))
+
+
+def load(session_id: str) -> Stored | None:
+    """None: there is no such session, also where the id is no name of a file."""
+    if not session_id or "/" in session_id or session_id.startswith("."):
+        return None
+    for path in _folder().glob(f"*/{session_id}.jsonl"):
+        lines = [msgspec.json.decode(line, type=_Line) for line in path.read_bytes().splitlines()]
+        return Stored(
+            id=session_id,
+            directory=lines[0].cwd or "",
+            settings=msgspec.json.decode(path.with_suffix(".settings.json").read_bytes(), type=Settings),
+            messages=[line.message for line in lines if line.message is not None],
+        )
+    return None
+
+
+def _message(message: Message) -> bytes:
+    line: dict[str, Any] = {"type": "message", "id": message.id, "message": message}
+    return encode(line)
