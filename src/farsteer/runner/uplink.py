@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
+_CONFIRM_SECONDS = 0.25
 
 LinkTransport = Transport[ToHub, ToRunner]
 Connect = Callable[[], Awaitable[LinkTransport]]
@@ -144,6 +145,8 @@ class Uplink:
     async def _confirm(self) -> None:
         while True:
             await self._acked.wait()
+            # What is confirmed may be forgotten late: one commit for many, off the path of the next message.
+            await asyncio.sleep(_CONFIRM_SECONDS)
             self._acked.clear()
             confirmed, self._confirmed = self._confirmed, {}
             await self._journal.confirm(confirmed)
