@@ -49,12 +49,13 @@ async def perform(turn: Turn) -> None:
     lines = [line.strip() for line in turn.text.splitlines() if line.strip()]
     found = [_find(line) for line in lines]
     if not lines or found[0] is None:
+        turn.final = True
         await turn.say(f"You said “{turn.text}”.", last=True)
         return
-    for one in found:
-        if one is not None:
-            name, argument = one
-            await COMMANDS[name][1](turn, argument)
+    script = [one for one in found if one is not None]
+    for number, (name, argument) in enumerate(script, 1):
+        turn.final = number == len(script)
+        await COMMANDS[name][1](turn, argument)
 
 
 def _find(line: str) -> tuple[str, str] | None:

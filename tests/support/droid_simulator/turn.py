@@ -38,6 +38,8 @@ class Turn:
         self.request = request
         self.reason = "completed"
         self.deaf = False
+        self.final = False
+        """No command follows the one that is being done."""
         self.silent_end = False
         """Its end was told already."""
         self._id = ""
@@ -82,7 +84,7 @@ class Turn:
     # -- saying
 
     async def say(self, text: str, *, pace: float = 0.0, thought: str = "", last: bool = False) -> None:
-        """A message, streamed and then whole. `last`: nothing follows it, for those who are idle too early."""
+        """A message, streamed and then whole. `last`: the command says no more."""
         voice, message_id = self.voice, new_id()
         blocks: list[Text | notes.Thinking | notes.ToolUse | notes.ToolOutcome] = []
         if thought:
@@ -99,7 +101,7 @@ class Turn:
             if pace:
                 await asyncio.sleep(pace)
         await voice.complete(message_id, len(blocks))
-        if last and (voice.profile.idle_early or "premature-idle" in voice.bad):
+        if last and self.final and (voice.profile.idle_early or "premature-idle" in voice.bad):
             await voice.state(IDLE)
         self._message = None
         await voice.told(voice.message("assistant", *blocks, Text(text=text), id=message_id))
@@ -205,12 +207,19 @@ class Turn:
         return ", ".join(one.answer for one in replied.answers)
 
     async def shell(self, use: ToolUse) -> tuple[str, bool]:
-        process = self._process = await asyncio.create_subprocess_shell(
-            use.input["command"], cwd=self.voice.here.directory, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, process_group=0,
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_shell(
+                use.input["command"], cwd=self.voice.here.directory, stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, process_group=0,
+            )
         )  # fmt: skip
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            self._process = await starting  # so that there is something to kill
+            raise
         assert process.stdout is not None
-        output = ""
+        self._process, output = process, ""
         while chunk := await process.stdout.read(65536):
             output += chunk.decode(errors="replace")
             update = {"type": "status", "text": "", "timestamp": now(), "fullOutput": output}
