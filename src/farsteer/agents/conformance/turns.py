@@ -6,11 +6,29 @@ import time
 
 import pytest
 
-from farsteer.agents.base import Fragment, Prompt, TurnEnded
+from farsteer.agents.base import Asked, Fragment, Output, Prompt, Said, TurnEnded, Withdrawn
 from farsteer.agents.conformance.contract import Conformance, contract, given
 from farsteer.agents.conformance.stage import Stage
 from farsteer.core.errors import NotCapable
-from farsteer.core.events import AgentMessage, AgentThought, Notice, Other, TurnEndReason
+from farsteer.core.events import (
+    AgentMessage,
+    AgentThought,
+    Notice,
+    Other,
+    Plan,
+    ToolCall,
+    ToolCallUpdate,
+    TurnEndReason,
+)
+
+_WORK = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan)
+
+
+def _of_the_turn(output: Output) -> bool:
+    """What belongs to a turn and not to the session: a title, usage or mode may be told at any time."""
+    if isinstance(output, Said):
+        return isinstance(output.event, _WORK)
+    return isinstance(output, Fragment | Asked | Withdrawn | TurnEnded)
 
 
 class TurnContracts(Conformance):
@@ -23,7 +41,8 @@ class TurnContracts(Conformance):
         ended = await scene.turn(stage.script.answer)
         assert ended.reason is TurnEndReason.END_TURN
         assert scene.events(AgentMessage), "the answer is a message of the log"
-        assert isinstance(scene.outputs[-1], TurnEnded), "the end comes after everything of the turn"
+        after = scene.outputs[scene.outputs.index(ended) + 1 :]
+        assert not any(map(_of_the_turn, after)), "the end comes after everything of the turn"
 
     @contract
     async def test_what_is_streamed_is_what_is_said(self, stage: Stage) -> None:
