@@ -54,7 +54,12 @@ class FakeBackend:
                 yield entry
 
     async def send(
-        self, session_id: str, text: str, *, attachments: Sequence[NewAttachment] = ()
+        self,
+        session_id: str,
+        text: str,
+        *,
+        attachments: Sequence[NewAttachment] = (),
+        local_id: str | None = None,
     ) -> MessageAccepted:
         assert self.subscribed, "subscribe before sending, or the beginning is missed"
         self.sent.append(text)

@@ -95,9 +95,14 @@ class EmbeddedHub:
             after = found.page.next_after_seq
 
     async def send(
-        self, session_id: str, text: str, *, attachments: Sequence[api.NewAttachment] = ()
+        self,
+        session_id: str,
+        text: str,
+        *,
+        attachments: Sequence[api.NewAttachment] = (),
+        local_id: str | None = None,
     ) -> api.MessageAccepted:
-        message = api.SendMessage(text=text, local_id=new_id(), attachments=list(attachments))
+        message = api.SendMessage(text=text, local_id=local_id or new_id(), attachments=list(attachments))
         return await self._hub.sessions.send(self._caller, session_id, message)
 
     async def answer(

@@ -49,7 +49,12 @@ class Backend(Protocol):
     def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]: ...
 
     async def send(
-        self, session_id: str, text: str, *, attachments: Sequence[NewAttachment] = ()
+        self,
+        session_id: str,
+        text: str,
+        *,
+        attachments: Sequence[NewAttachment] = (),
+        local_id: str | None = None,
     ) -> MessageAccepted: ...
 
     async def answer(

@@ -23,7 +23,7 @@ from tests.support.droid_simulator.voice import Voice
 
 _EFFORTS = ("none", "dynamic", "off", "minimal", "low", "medium", "high", "xhigh", "max")
 _OLD_LEVELS = {"normal": "off", "auto-low": "low", "auto-medium": "medium", "auto-high": "high"}
-_MODEL = params.Model.named("sim-1", "simulator", [*_EFFORTS])
+_MODEL = params.Model.named("sim-1", [*_EFFORTS])
 
 
 class Invalid(Exception):
@@ -43,7 +43,7 @@ class Simulator:
         self._drain = drain
         self._turn: Turn | None = None
         self._running: asyncio.Task[None] | None = None
-        self._queued: deque[tuple[str, str]] = deque()
+        self._queued: deque[tuple[str, str, str | None]] = deque()
         self._closed = asyncio.Event()
         self._told_to_end = asyncio.Event()
         self._patience = drain
@@ -270,14 +270,13 @@ class Simulator:
             await self._voice.write(self._voice.writing.result(request, {}))
         if given.text.strip() == "refuse":
             raise Refused(wire.INTERNAL, "Something went wrong after all")
-        self._queued.append((given.text, request))
+        self._queued.append((given.text, request, given.message_id))
         self._next()
         return None
 
     def _next(self) -> None:
         if self._turn is None and self._queued:
-            text, request = self._queued.popleft()
-            turn = self._turn = Turn(self._voice, text, request)
+            turn = self._turn = Turn(self._voice, *self._queued.popleft())
             self._running = asyncio.create_task(self._play(turn))
 
     async def _play(self, turn: Turn) -> None:
@@ -295,7 +294,7 @@ class Simulator:
         return None
 
     async def _stop_turn(self) -> None:
-        for text, request in self._queued:
+        for text, request, _ in self._queued:
             if self._profile.completes:
                 await self._voice.note(notes.QueuedDiscarded(text=text, request_id=request))
         self._queued.clear()

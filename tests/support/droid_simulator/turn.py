@@ -32,10 +32,11 @@ class Over(Exception):
 
 
 class Turn:
-    def __init__(self, voice: Voice, text: str, request: str) -> None:
+    def __init__(self, voice: Voice, text: str, request: str, name: str | None = None) -> None:
         self.voice = voice
         self.text = text
         self.request = request
+        self._name = name
         self.reason = "completed"
         self.deaf = False
         self.final = False
@@ -56,7 +57,7 @@ class Turn:
     async def run(self, perform: Callable[[Turn], Awaitable[None]]) -> None:
         voice = self.voice
         await voice.state(STREAMING)
-        self._id = await voice.heard(self.text, self.request)
+        self._id = await voice.heard(self.text, self.request, self._name)
         try:
             await voice.state(THINKING)
             await voice.called()

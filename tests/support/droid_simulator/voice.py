@@ -80,9 +80,9 @@ class Voice:
             parent_id=before[-1].id if before else "root", **more,
         )  # fmt: skip
 
-    async def heard(self, text: str, request: str) -> str:
-        """A person's message, with what the model is reminded of; its id."""
-        message_id, first = new_id(), not self.here.messages
+    async def heard(self, text: str, request: str, name: str | None = None) -> str:
+        """A person's message, with what the model is reminded of; its id, which newer clients choose."""
+        message_id, first = (self.profile.completes and name) or new_id(), not self.here.messages
         if first and self.profile.reminders_apart:
             context = self.message(
                 "user", Text(text=REMINDER), id=f"context-{message_id}", visibility="llm_only"

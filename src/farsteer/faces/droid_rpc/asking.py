@@ -52,7 +52,12 @@ _PLAN_OPTIONS: list[dict[str, str]] = [
     {"label": "No, keep iterating on spec", "value": CANCEL, **_CANCEL},
 ]
 _LABELS = {ONCE: "Yes, allow", ALWAYS: "Yes, and always allow for this session", CANCEL: "No, cancel"}
-_VALUES = {OptionKind.ALLOW_ONCE: ONCE, OptionKind.ALLOW_ALWAYS: ALWAYS, OptionKind.REJECT_ONCE: CANCEL}
+_BY_KIND = {
+    OptionKind.ALLOW_ONCE: (ONCE,),
+    OptionKind.ALLOW_ALWAYS: (ALWAYS, "proceed_always_tools", "proceed_always_server", "proceed_always_file"),
+    OptionKind.REJECT_ONCE: (CANCEL,),
+    OptionKind.REJECT_ALWAYS: (CANCEL,),
+}
 _WORDS = {
     *_PLAN_MODES,
     ALWAYS,
@@ -168,16 +173,16 @@ def answered_text(approval: Approval, answers: dict[str, list[str]]) -> str:
 
 
 def _choices(approval: Approval) -> dict[str, Option | None]:
-    """An option whose id is a word of Droid's keeps it; the first of each kind gets Droid's word for the kind."""
+    """An option whose id is a word of Droid's keeps it, others get one; clients know no further words."""
     if not approval.options:
         return {ONCE: None, ALWAYS: None, CANCEL: None}
-    own = any(option.id in _WORDS for option in approval.options)
     found: dict[str, Option | None] = {}
     for option in approval.options:
-        word = option.id if own else _VALUES.get(option.kind, CANCEL)
-        found[option.id if word in found else word] = option
-    order = [*_LABELS]
-    return dict(sorted(found.items(), key=lambda item: order.index(item[0]) if item[0] in order else 1))
+        words = (option.id,) if option.id in _WORDS or option.id == CANCEL else _BY_KIND[option.kind]
+        word = next((word for word in words if word not in found), None)
+        if word is not None:
+            found[word] = option
+    return {word: found[word] for word in sorted(found, key=lambda word: (word == CANCEL, word != ONCE))}
 
 
 def _shown(value: str, option: Option | None) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Lobby:
         info = known.get(agent or self._options.agent or "")
         if info is None:
             return []
-        return [Model.named(name, info.name, EFFORTS) for name in info.models]
+        return [Model.named(name, EFFORTS) for name in info.models]
 
     async def default_model(self, agent: str) -> str:
         models = await self.models(agent)

@@ -36,7 +36,8 @@ class Methods:
         self._lobby = lobby
         self._leave = leave
         self._current: Conversation | None = None
-        self._levels = options.dialect.levels
+        self._levels = True
+        """The client uses the newer words for autonomy, as far as it has said."""
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
@@ -111,7 +112,9 @@ class Methods:
     async def add_message(self, request: str, given: params.AddMessage) -> None:
         here, attachments = self._here, _attachments(given)
         async with here.quiet:
-            accepted = await self._lobby.hub.send(here.id, given.text, attachments=attachments)
+            accepted = await self._lobby.hub.send(
+                here.id, given.text, attachments=attachments, local_id=given.message_id
+            )
             here.teller.sent(accepted.id, request)
             await self._result(request, {})
 

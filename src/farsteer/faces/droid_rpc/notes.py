@@ -18,7 +18,7 @@ class Text(Block, tag="text"):
     text: str
 
 
-class Thinking(Block, tag="thinking"):
+class Thinking(Block, tag="thinking", omit_defaults=False):
     thinking: str
     signature: str = ""
 
@@ -185,8 +185,9 @@ class ErrorSaid(Note, tag="error"):
 
 
 def failure(text: str, kind: str) -> ErrorSaid:
+    """Clients know a few types of errors only; our kind is the name inside."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return ErrorSaid(message=text, error_type=kind, timestamp=now, error={"name": kind, "message": text})
+    return ErrorSaid(message=text, error_type="Error", timestamp=now, error={"name": kind, "message": text})
 
 
 class QueuedDiscarded(Note, tag="queued_messages_discarded"):

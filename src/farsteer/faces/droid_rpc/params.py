@@ -48,6 +48,8 @@ class File(Wire):
 
 class AddMessage(Wire):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
+    message_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    """What the client calls the message; said twice, it is the same one."""
     images: list[Image] = []
     files: list[File] = []
 
@@ -81,6 +83,10 @@ class Replied(Wire):
     answers: list[Answered] = []
 
 
+_ANY_PROVIDER = "generic-chat-completion-api"
+"""Clients know Droid's providers only; this is the one that stands for all others."""
+
+
 class Model(Wire, omit_defaults=False):
     """A model a session may use, as it is listed."""
 
@@ -93,8 +99,8 @@ class Model(Wire, omit_defaults=False):
     is_custom: bool = False
 
     @classmethod
-    def named(cls, name: str, provider: str, efforts: list[str]) -> Model:
-        return cls(name, name, name, provider, efforts, "none")
+    def named(cls, name: str, efforts: list[str]) -> Model:
+        return cls(name, name, name, _ANY_PROVIDER, efforts, "none", is_custom=True)
 
 
 Pending = dict[str, Any]

@@ -260,10 +260,10 @@ class Teller:
         self.asked.clear()
         self._tools.clear()
         self._answers.clear()
-        item = before.turn_item or event.turn_id
         lasted = entry.created_at - self._began if self._began else 0
-        yield self._completed(_REASONS.get(event.reason, "completed"), item, lasted)
-        self.owed.discard(item)
+        reason = _REASONS.get(event.reason, "completed")
+        yield self._completed(reason, self._transcript.asked_by or event.turn_id, lasted)
+        self.owed.discard(before.turn_item or "")
         yield from self._state(IDLE)
 
     def _never_ran(self, event: ev.QueueUpdate, before: SessionState) -> Iterator[Telling]:
@@ -272,20 +272,20 @@ class Teller:
         if item not in self.owed:
             return
         self.owed.discard(item)
+        waited = next((waiting for waiting in before.queue if waiting.id == item), None)
         if event.state is ItemState.CANCELLED:
-            text = next((waiting.text for waiting in before.queue if waiting.id == item), "")
-            yield notes.QueuedDiscarded(text=text, request_id=request)
+            yield notes.QueuedDiscarded(text=waited.text if waited else "", request_id=request)
         else:
             yield notes.failure(event.reason or f"the message was {event.state.value}", event.state.value)
         if self.state.turn_id is None and not self.owed:
             reason = "cancelled" if event.state is ItemState.CANCELLED else "error"
-            yield self._completed(reason, item, 0)
+            yield self._completed(reason, (waited.local_id if waited else None) or item, 0)
             yield notes.StateChanged(new_state=IDLE)
 
-    def _completed(self, reason: str, item: str, lasted: int) -> Note:
+    def _completed(self, reason: str, turn: str, lasted: int) -> Note:
         total = tokens(self.state.usage)
         return notes.TurnCompleted(
-            reason=reason, turn_id=item, token_usage=total.minus(self._used_before), cumulative_token_usage=total,
+            reason=reason, turn_id=turn, token_usage=total.minus(self._used_before), cumulative_token_usage=total,
             duration_ms=lasted,
         )  # fmt: skip
 

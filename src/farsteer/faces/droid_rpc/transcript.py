@@ -30,6 +30,8 @@ class Transcript:
         self._directory = directory
         self.uses: dict[str, ToolUse] = {}
         """Every tool call of the running turn, by its id."""
+        self.asked_by = ""
+        """The message that began it."""
         self._asked: dict[str, ev.ApprovalRequested] = {}
         """Approvals for which the agent named no tool call, so that one was made for them."""
         self._parent = "root"
@@ -72,7 +74,8 @@ class Transcript:
             case ev.UserMessage():
                 yield from self._left_over(entry)
                 self.uses.clear()
-                yield self._message(entry, event.item_id, USER, [Text(text=event.text)])
+                self.asked_by = entry.local_id or event.item_id
+                yield self._message(entry, self.asked_by, USER, [Text(text=event.text)])
             case ev.Notice() if notice(event) is None:
                 yield self._system(entry, event.text)
             case ev.TurnEnd():
