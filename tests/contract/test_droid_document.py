@@ -109,7 +109,7 @@ async def test_settings_change_and_are_told(client: DroidClient, desk: Path) -> 
         ({"autonomyLevel": "auto-medium"}, "auto-medium", "safe-yolo"),
         ({"autonomyLevel": "auto-high"}, "auto-high", "yolo"),
         ({"autonomyLevel": "normal"}, "normal", "default"),
-        ({"autonomyMode": "auto-high"}, "auto-high", "yolo"),
+        ({"autonomyMode": "auto-high"}, "high", "yolo"),
         ({"autonomyLevel": "low"}, "low", "acceptEdits"),
         ({"autonomyLevel": "high"}, "high", "yolo"),
         ({"interactionMode": "spec"}, "off", "plan"),
@@ -481,7 +481,7 @@ async def test_loading_gives_the_same_messages_as_living_through_them(desk: Path
     lived = [note["message"] for note in of(told, "create_message")]
     results = [(note["messageId"], note["content"]) for note in of(told, "tool_result")]
     async with droid() as client:
-        await client.initialize(desk)
+        await client.initialize(desk, autonomyLevel="auto-low")
         loaded = await client.ask("load_session", {"sessionId": old})
         messages = loaded["session"]["messages"]
         assert [message for message in messages if message["role"] != "tool"] == lived
