@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.vendor import install
+from tests.vendor import conftest, install
 from tests.vendor.pins import PINS, Pin, here
 
 PIN = Pin(
@@ -108,6 +108,18 @@ def test_a_missing_cli_is_named_and_fails_only_in_ci(
         monkeypatch.setenv("CI", ci)
         assert install.main(tmp_path / "cache") == code
         assert "toy 1.2.3 is missing: no such package" in capsys.readouterr().err
+
+
+def test_a_test_without_its_cli_is_skipped_by_name_and_fails_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "program", lambda pin: tmp_path / "nowhere")
+    monkeypatch.setenv("CI", "")
+    with pytest.raises(pytest.skip.Exception, match=r"toy 1\.2\.3 is not installed"):
+        conftest.required(PIN)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"toy 1\.2\.3 is not installed"):
+        conftest.required(PIN)
 
 
 def test_every_pin_is_exact() -> None:
