@@ -122,7 +122,7 @@ class Model:
         return "answered"
 
     def _due(self, conversation: Conversation, step: Step, times: int | None) -> bool:
-        """Whether this failure happens this time. What it counts is the one thing the model remembers."""
+        """Whether this failure happens this time. These counts and the meetings are all that the model remembers."""
         key = (conversation.script, step)
         self._failed[key] += 1
         return times is None or self._failed[key] <= times
