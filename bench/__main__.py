@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from bench import fanout, measure, report, startup
+from bench.droid.flood import measure_flood
 from bench.history import measure_history
 from bench.machine import Neighbours
 from bench.peers.base import Peer, Unavailable
@@ -15,11 +16,11 @@ from bench.peers.farsteer import Farsteer
 from bench.peers.hapi import Hapi
 from bench.peers.stock import Stock
 from bench.progress import say
-from bench.results import HAPI, OURS, STOCK, Results
+from bench.results import HAPI, OURS, SDK, STOCK, Results
 from bench.scale import FULL, QUICK, Scale
 from bench.targets import targets
 
-PARTS = ("burst", "paced", "history", "startup", "memory", "version")
+PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid")
 VERSION_TIMES = 15
 
 
@@ -70,6 +71,12 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
         found.idle_session = startup.idle_session(size.sessions)
     if "history" in parts:
         found.history = measure_history(size.history)
+    if "droid" in parts:
+        try:
+            found.flood = measure_flood(size.flood, size.rounds)
+        except Unavailable as error:
+            say(f"skipping {SDK}: {error}")
+            found.skipped[SDK] = str(error)
     if "burst" in parts or "paced" in parts:
         _fan_out(found, size, parts, list(makers.values()))
     return found

@@ -50,6 +50,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield from _burst(found)
     yield from _paced(found)
     yield from _rest(found)
+    yield from _flood(found)
     yield from _reading(found, size)
 
 
@@ -125,6 +126,20 @@ def _paced(found: Results) -> Iterator[str]:
     head = [text for peer in _present(found.paced) for text in (f"{peer}: CPU µs", "p50 / p99 ms")]
     yield from _table(("M", *head), rows)
     yield "From the moment the agent (or its stand-in) should write to the subscriber's reading."
+    yield ""
+
+
+def _flood(found: Results) -> Iterator[str]:
+    if found.flood is None:
+        return
+    yield "## A flooding Droid"
+    yield ""
+    rows = [
+        ("Farsteer's adapter, to core events", f"{found.flood.ours:,.0f}"),
+        (f"droid-sdk {found.flood.version}, to its stream messages", f"{found.flood.sdk:,.0f}"),
+    ]
+    yield from _table(("", "events per CPU second of the reader"), rows)
+    yield "The same simulated Droid for both, in turn; each reader is a process of its own and counts every fragment."
     yield ""
 
 

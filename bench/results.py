@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bench.droid.flood import Flood
 from bench.fanout import Table
 from bench.history import History
 from bench.startup import Start
 
-OURS, HAPI, STOCK = "Farsteer", "HAPI", "python-socketio"
+OURS, HAPI, STOCK, SDK = "Farsteer", "HAPI", "python-socketio", "droid-sdk"
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Results:
     version_seconds: float | None = None
     idle_session: float | None = None
     history: History | None = None
+    flood: Flood | None = None
 
     @property
     def missing(self) -> int:

@@ -14,6 +14,8 @@ class Scale:
     paced_seconds: float
     history: int
     """Messages of the long session."""
+    flood: int
+    """Events of a flooding Droid."""
     starts: int
     sessions: int
 
@@ -34,6 +36,7 @@ FULL = Scale(
     paced_rounds=3,
     paced_seconds=4.0,
     history=1_000_000,
+    flood=300_000,
     starts=7,
     sessions=50,
 )
@@ -43,6 +46,7 @@ QUICK = Scale(
     paced_rounds=1,
     paced_seconds=2.0,
     history=100_000,
+    flood=50_000,
     starts=3,
     sessions=20,
 )

@@ -6,6 +6,7 @@ they stay in the session unless they leave it on purpose, so the session is what
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
@@ -17,14 +18,21 @@ from contextlib import suppress
 
 SIGTERM = signal.SIGTERM
 SIGKILL = signal.SIGKILL
+PIPE_SIZE = 256 * 1024
 
 
 def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start `argv` as the leader of a new session, with three pipes. Raises OSError."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         argv, cwd=cwd, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         bufsize=0, close_fds=True, start_new_session=True,
     )  # fmt: skip
+    assert process.stdout is not None
+    if sys.platform == "linux":
+        # A flooding agent is read in fewer, larger pieces. A user who has many pipes keeps the usual size.
+        with suppress(OSError):
+            fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+    return process
 
 
 def exit_descriptor(pid: int) -> int:

@@ -20,12 +20,12 @@ _ENVELOPE = {"jsonrpc": "2.0", "factoryApiVersion": "1.0.0"}
 _HEAD = 400
 
 
-class Params(Wire):
+class Params(Wire, gc=False):
     notification: Known
     session_id: str | None = None
 
 
-class Notification(Wire, tag_field="type", tag="notification"):
+class Notification(Wire, tag_field="type", tag="notification", gc=False):
     params: Params
     factory_protocol_version: str | None = None
 

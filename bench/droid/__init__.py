@@ -1,0 +1,1 @@
+"""One flooding Droid, read by our adapter and by Factory's own Python SDK."""

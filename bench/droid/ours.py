@@ -1,0 +1,62 @@
+"""Read a flood through our adapter: `python -m bench.droid.ours PROGRAM COUNT`. Prints events and CPU seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from farsteer.agents.base import Fragment, LaunchPlan, Output, Prompt, TurnEnded
+from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.core.ids import new_id
+from farsteer.core.launch import LaunchDecision, Start
+
+
+class Counter:
+    """A sink that takes everything and remembers the length of what was streamed."""
+
+    def __init__(self) -> None:
+        self.characters = 0
+        self.ended = asyncio.Event()
+
+    async def put(self, outputs: Sequence[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Fragment):
+                self.characters += len(output.delta.text)
+            elif isinstance(output, TurnEnded):
+                self.ended.set()
+
+
+async def read(program: str, count: int) -> tuple[int, float]:
+    sink = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        plan = LaunchPlan(
+            session_id=new_id(),
+            directory=folder,
+            generation=1,
+            decision=LaunchDecision(start=Start.CREATE),
+            environment={**os.environ, "HOME": folder},
+            state_dir=folder,
+        )
+        launch = await DroidAdapter(program).start(plan, sink)
+        try:
+            before = _cpu()
+            await launch.send(Prompt(turn_id=new_id(), text=f"flood {count}"))
+            await sink.ended.wait()
+            return sink.characters, _cpu() - before
+        finally:
+            await launch.stop()
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    print(*uvloop.run(read(sys.argv[1], int(sys.argv[2]))))
