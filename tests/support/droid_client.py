@@ -12,8 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from farsteer.faces.droid_rpc.house import Open
 from farsteer.faces.droid_rpc.lobby import Options
-from farsteer.faces.droid_rpc.server import Open, Server
+from farsteer.faces.droid_rpc.server import Server
 from farsteer.faces.droid_rpc.stdio import Reader, Writer
 
 SECONDS = 30.0
@@ -47,6 +48,9 @@ class DroidClient:
             data = line if isinstance(line, bytes) else json.dumps(line).encode()
             self._said.write(data + b"\n")
         await self._said.drain()
+
+    def write_raw(self, data: bytes) -> None:
+        self._said.write(data)
 
     async def send(self, method: str, params: Line | None = None) -> str:
         self._ids += 1
@@ -141,6 +145,11 @@ class DroidProcess(DroidClient):
         assert process.stdout is not None
         super().__init__(process.stdout, process.stdin)
         self.process = process
+
+    def hang_up(self) -> None:
+        """Read no more, and let the other side know."""
+        transport = self.process._transport.get_pipe_transport(1)  # pyright: ignore[reportAttributeAccessIssue]
+        transport.close()
 
     async def ended(self) -> int:
         """All that was left to hear is in `lines`; the exit code."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import suppress
 
@@ -16,6 +15,7 @@ from farsteer.core.errors import FarsteerError, NotFound
 from farsteer.core.ids import is_uuid
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.faces.droid_rpc.dialect import DOCUMENTED, Dialect
+from farsteer.faces.droid_rpc.house import House
 from farsteer.faces.droid_rpc.modes import EFFORTS
 from farsteer.faces.droid_rpc.params import Initialize, Model
 
@@ -42,26 +42,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lobby:
-    def __init__(self, options: Options, opening: asyncio.Future[Steering]) -> None:
+    def __init__(self, options: Options, house: House) -> None:
         self._options = options
-        self._opening = opening
+        self._house = house
         self._machine: MachineView | None = None
         self._begun: set[str] = set()
         self._names: dict[str, str] = {}
         """Our id of each session that the client has named itself."""
 
-    async def opened(self) -> Steering:
-        """The hub. Raises FarsteerError if there is none to be had."""
-        return await asyncio.shield(self._opening)
-
     @property
     def hub(self) -> Steering:
-        """The hub, for those who are in a session of it."""
-        return self._opening.result()
+        return self._house.hub
 
     async def machine(self) -> MachineView:
         if self._machine is None:
-            machines = await (await self.opened()).machines()
+            machines = await (await self._house.opened()).machines()
             self._machine = choose_machine(machines, self._options.machine)
         return self._machine
 
@@ -108,7 +103,7 @@ class Lobby:
 
     async def find(self, name: str) -> str:
         """The id of the session that the client calls so. Raises NotFound."""
-        hub = await self.opened()
+        hub = await self._house.opened()
         if name in self._names:
             return self._names[name]
         if is_uuid(name):

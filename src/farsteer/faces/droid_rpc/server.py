@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from farsteer.client.steering import Steering
-from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Internal, NotFound
+from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, NotFound
 from farsteer.core.lines import Line, Oversized
 from farsteer.faces.droid_rpc import wire
 from farsteer.faces.droid_rpc.conversation import Out
+from farsteer.faces.droid_rpc.house import House, Open
 from farsteer.faces.droid_rpc.lobby import Lobby, Options
 from farsteer.faces.droid_rpc.methods import METHODS, Methods, NoSession
 from farsteer.faces.droid_rpc.stdio import Reader, Writer
@@ -24,8 +22,6 @@ DRAIN_SECONDS = 30.0
 """How long the turns that run may go on after the client's last line."""
 LEAVE_SECONDS = 5.0
 
-Open = Callable[[], AbstractAsyncContextManager[Steering]]
-
 
 class Server:
     def __init__(self, options: Options, reader: Reader, writer: Writer, hub: Open) -> None:
@@ -33,11 +29,9 @@ class Server:
         self._reader = reader
         self._writer = writer
         self._out = Out(writer, options.dialect)
-        self._open = hub
         self._leave = asyncio.Event()
-        self._over = asyncio.Event()
-        self._steering: asyncio.Future[Steering] = asyncio.get_running_loop().create_future()
-        self._methods = Methods(options, self._out, Lobby(options, self._steering), self._leave)
+        self._house = House(hub)
+        self._methods = Methods(options, self._out, Lobby(options, self._house), self._leave)
 
     def leave(self) -> None:
         """End what runs and go."""
@@ -45,7 +39,6 @@ class Server:
 
     async def run(self) -> None:
         """Until the client's last line, its disappearance or `leave`. Raises FarsteerError for a wrong start."""
-        house = asyncio.create_task(self._house())
         listening = asyncio.create_task(self._listen())
         leaving = asyncio.create_task(self._leave.wait())
         alone = asyncio.create_task(self._writer.broken.wait())
@@ -60,24 +53,7 @@ class Server:
                 task.cancel()
             await asyncio.gather(listening, leaving, alone, return_exceptions=True)
             await self._methods.close()
-            self._over.set()
-            await asyncio.gather(house, return_exceptions=True)
-
-    async def _house(self) -> None:
-        """The hub, opened beside the reading of the first line, in one task from begin to end."""
-        try:
-            async with self._open() as steering:
-                self._steering.set_result(steering)
-                await self._over.wait()
-        except Exception as error:  # noqa: BLE001
-            if self._steering.done():
-                _log.exception("the hub did not end well")
-                return
-            if not isinstance(error, FarsteerError):
-                _log.exception("the hub did not start")
-            known = error if isinstance(error, FarsteerError) else Internal(f"no hub: {type(error).__name__}")
-            self._steering.set_exception(known)
-            self._steering.exception()  # whoever needs it hears it; nobody may
+            await self._house.close()
 
     async def _listen(self) -> None:
         await self._methods.preload()

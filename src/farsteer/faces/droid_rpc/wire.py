@@ -73,9 +73,17 @@ def decode(line: bytes) -> Line | Unreadable:
     try:
         return _decoder.decode(line)
     except msgspec.ValidationError:
-        return Unreadable(NOT_RPC)
+        return Unreadable(NOT_RPC if _is_json(line) else NOT_JSON)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return Unreadable(NOT_JSON)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 class Writing:

@@ -1,0 +1,60 @@
+"""The hub behind the face: opened beside the reading of the first line, and again when that failed and is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from farsteer.client.steering import Steering
+from farsteer.core.errors import FarsteerError, Internal
+
+_log = logging.getLogger(__name__)
+
+Open = Callable[[], AbstractAsyncContextManager[Steering]]
+
+
+class House:
+    def __init__(self, hub: Open) -> None:
+        self._open = hub
+        self._over = asyncio.Event()
+        self._living: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Steering] = asyncio.get_running_loop().create_future()
+        self.begin()
+
+    def begin(self) -> None:
+        self._opened = asyncio.get_running_loop().create_future()
+        self._living = asyncio.create_task(self._live(self._opened))
+
+    async def opened(self) -> Steering:
+        """The hub. Raises FarsteerError if there is none to be had now."""
+        if self._opened.done() and self._opened.exception() is not None:
+            self.begin()
+        return await asyncio.shield(self._opened)
+
+    @property
+    def hub(self) -> Steering:
+        """The hub, for those who are in a session of it."""
+        return self._opened.result()
+
+    async def close(self) -> None:
+        self._over.set()
+        if self._living is not None:
+            await self._living
+
+    async def _live(self, opened: asyncio.Future[Steering]) -> None:
+        """In one task from begin to end."""
+        try:
+            async with self._open() as steering:
+                opened.set_result(steering)
+                await self._over.wait()
+        except Exception as error:  # noqa: BLE001
+            if opened.done():
+                _log.exception("the hub did not end well")
+                return
+            if not isinstance(error, FarsteerError):
+                _log.exception("the hub did not start")
+                error = Internal(f"no hub: {type(error).__name__}")
+            opened.set_exception(error)
+            opened.exception()  # whoever needs the hub hears it; nobody may
