@@ -139,6 +139,9 @@ class SessionActor:
                 await self._answer_request(mail)
             case Outputs() | Stopped():
                 self._take_said(mail)
+                # What came in meanwhile goes into the same commit.
+                while self._mailbox.hears:
+                    self._take_said(self._mailbox.next_said())
             case Started():
                 await self._started(mail)
             case Expired():

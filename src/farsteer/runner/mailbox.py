@@ -11,7 +11,7 @@ from farsteer.agents.base import Launch, Output
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
 
-_OUTPUT_BATCHES = 4
+_OUTPUT_BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,11 @@ class Mailbox:
         """Wait until there is something in the agent's lane."""
         while not self._said:
             await self._wait()
+
+    @property
+    def hears(self) -> bool:
+        """There is something in the agent's lane."""
+        return bool(self._said)
 
     def next_said(self) -> Said:
         mail = self._said.popleft()
