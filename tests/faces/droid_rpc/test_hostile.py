@@ -63,8 +63,8 @@ async def test_a_line_of_32_megabytes(client: DroidClient, desk: Path) -> None:
 
 async def test_a_long_message_arrives(client: DroidClient, desk: Path) -> None:
     await client.initialize(desk)
-    notes = await client.turn("say " + "word " * 100_000)
-    assert len(text_of(notes).split()) == 100_000
+    notes = await client.turn("say " + "word " * 20_000)
+    assert len(text_of(notes).split()) == 20_000
 
 
 @pytest.mark.parametrize(

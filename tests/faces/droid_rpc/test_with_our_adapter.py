@@ -1,0 +1,59 @@
+"""Our own Droid adapter takes the face for a Droid: any agent behind it keeps the contracts of an adapter."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.conformance.contract import contract
+from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.core.errors import NotCapable
+from farsteer.core.events import AgentMessage
+
+
+class TestDemoAgentAsDroid(AdapterConformance):
+    script = Script(
+        answer="think hm", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
+        two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
+        shell="run {command}", remember="The word is {word}.", recall="what did I say?", unknown="noise",
+        garbage="garbage",
+    )  # fmt: skip
+    patience = 20.0
+    turns = 20
+
+    @pytest.fixture(autouse=True)
+    def _machine(self, home: Path, tmp_path: Path) -> None:
+        """The contracts take no fixtures of ours. An agent sees no variable of ours, so the wrapper says the home."""
+        self._executable = tmp_path / "droid"
+        face = shlex.join(["env", f"FARSTEER_HOME={home}", sys.executable, "-m", "farsteer"])
+        self._executable.write_text(
+            f'#!/bin/sh\n[ "$1" = --version ] && exec echo 0.57.14\nexec {face} "$@"\n'
+        )
+        self._executable.chmod(0o755)
+
+    def adapter(self) -> DroidAdapter:
+        return DroidAdapter(str(self._executable))
+
+    # The hub cannot do these two yet, and says so.
+
+    @contract
+    async def test_a_rewound_conversation_knows_nothing_after_the_cut(self, stage: Stage) -> None:
+        scene = await stage.launch()
+        await scene.turn("The word is apricot.")
+        anchor = scene.events(AgentMessage)[-1].anchor
+        await scene.turn("The word is walnut.")
+        with pytest.raises(NotCapable):
+            await stage.again(scene, cut_at=anchor)
+
+    @contract
+    async def test_a_fork_knows_the_past_and_leaves_its_source_alone(self, stage: Stage) -> None:
+        scene = await stage.launch()
+        await scene.turn("The word is apricot.")
+        await scene.launch.stop()
+        with pytest.raises(NotCapable):
+            await stage.launch(stage.plan(fork_of=scene.launch.native_id))
