@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from farsteer.agents import posix
-from farsteer.agents.lines import Line, Oversized
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.lines import Line, Oversized
 from tests.agents.conftest import Run, gone, until
 
 SECONDS = 10.0

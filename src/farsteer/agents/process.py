@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from farsteer.agents import posix
-from farsteer.agents.lines import LINE_LIMIT, Line, LineSplitter
 from farsteer.agents.pipes import ReadPipe, TailPipe, WritePipe
 from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter
 
 WRITE_TIMEOUT = 10.0
 _SILENT_GRACE = 2.0

@@ -13,10 +13,10 @@ import pytest
 
 from farsteer.agents.base import Exited, Fragment, Launch, LaunchPlan, Prompt
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.agents.lines import LINE_LIMIT
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.lines import LINE_LIMIT
 from tests.agents.droid.peer import SESSION, Recorder
 from tests.support.eventually import eventually
 from tests.support.processes import is_alive

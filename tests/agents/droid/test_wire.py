@@ -13,9 +13,9 @@ from farsteer.agents.droid import notes, wire
 from farsteer.agents.droid.hearing import Hearing
 from farsteer.agents.droid.rpc import Rpc
 from farsteer.agents.droid.settings import Dial
-from farsteer.agents.lines import Oversized
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import AgentMessage, Notice, Other, TitleUpdate
+from farsteer.core.lines import Oversized
 from farsteer.core.modes import PermissionMode
 from farsteer.core.wire import encode
 from tests.agents.droid.peer import SESSION, Stage, completed, delta, message, note, note_line, text

@@ -10,13 +10,13 @@ from typing import Any
 from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Registered, Sink
 from farsteer.agents.demo import protocol as wire
 from farsteer.agents.demo import translation
-from farsteer.agents.lines import Line, Oversized
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.agents.turns import Turns
 from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.errors import AgentError, Conflict, ErrorCode
 from farsteer.core.events import TurnEndReason
 from farsteer.core.launch import Start
+from farsteer.core.lines import Line, Oversized
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.wire import encode
 

@@ -11,9 +11,9 @@ from farsteer.agents.droid.notes import PermissionResolved, TextDelta, ThinkingD
 from farsteer.agents.droid.rpc import Rpc, Stray
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.translator import Translator
-from farsteer.agents.lines import Line, Oversized
 from farsteer.agents.turns import Turns
 from farsteer.core.errors import ErrorCode
+from farsteer.core.lines import Line, Oversized
 
 ADD_MESSAGE = "add_user_message"
 CLOSE = "close_session"

@@ -21,12 +21,12 @@ from farsteer.agents.droid.opening import Opening, Session
 from farsteer.agents.droid.prompt import message_params
 from farsteer.agents.droid.rpc import Rpc
 from farsteer.agents.droid.settings import Dial
-from farsteer.agents.lines import Line
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import TurnEndReason
 from farsteer.core.launch import Start
+from farsteer.core.lines import Line
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.wire import encode
 

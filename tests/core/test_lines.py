@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farsteer.agents.lines import LineSplitter, Oversized
+from farsteer.core.lines import LineSplitter, Oversized
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(1, 30), min_size=1, max_size=50))
