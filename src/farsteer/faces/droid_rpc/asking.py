@@ -154,6 +154,11 @@ def word(answer: msgspec.Raw, decision: Approve | Deny) -> str:
         return ONCE
 
 
+def mode_after(request: Request, word: str) -> PermissionMode | None:
+    """The permission mode that follows from this answer to a plan."""
+    return _PLAN_MODES.get(word) if request.approval.kind is ApprovalKind.PLAN else None
+
+
 def selected(request: Request, option_id: str | None, allowed: bool, *, for_session: bool) -> str:
     """What the client would have selected, where somebody else has answered."""
     for value, option in request.offered.items():

@@ -110,9 +110,8 @@ class Conversation:
         await self._decide(request, answer, decision)
 
     async def _decide(self, request: asking.Request, answer: Answer, decision: Approve | Deny) -> None:
-        approval = request.approval.id
-        mode = decision.mode if isinstance(decision, Approve) else None
-        self.teller.answered(approval, asking.word(answer.result, decision), mode)
+        approval, word = request.approval.id, asking.word(answer.result, decision)
+        self.teller.answered(approval, word, asking.mode_after(request, word))
         try:
             await self._steering.answer(self.id, approval, decision)
         except (AlreadyAnswered, NotFound) as error:

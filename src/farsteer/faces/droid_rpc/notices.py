@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from farsteer.core import events as ev
 from farsteer.faces.droid_rpc.notes import McpAuthRequired, McpStatus, Note, Retry
@@ -17,13 +17,20 @@ def notice(told: ev.Notice) -> Note | None:
         case "mcp_status" if isinstance(meta.get("servers"), list):
             return McpStatus(servers=meta["servers"], summary=meta.get("summary") or {})
         case "mcp_auth_required":
+            url = str(meta.get("authUrl") or "")
             return McpAuthRequired(
                 server_name=str(meta.get("serverName") or ""),
-                auth_url=str(meta.get("authUrl") or ""),
-                message=told.text,
+                auth_url=url,
+                message=told.text.removesuffix(f": {url}"),
             )
         case _:
             return None
+
+
+def retracted(told: ev.Notice) -> list[str]:
+    """Our ids of the messages that the agent takes back with this."""
+    ids = (told.meta or {}).get("messageIds") if told.code == "message_retracted" else None
+    return [str(one) for one in cast("list[Any]", ids)] if isinstance(ids, list) else []
 
 
 def _number(value: Any) -> int:

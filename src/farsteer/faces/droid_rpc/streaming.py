@@ -31,6 +31,11 @@ class Streaming:
         self._sent.clear()
         self._outputs.clear()
 
+    def forget(self, message_ids: list[str]) -> None:
+        """The agent takes back what it has streamed of these."""
+        for message_id in message_ids:
+            self._sent.pop(message_id, None)
+
     def fragment(self, delta: Delta) -> Note | None:
         if delta.kind is DeltaKind.TOOL_OUTPUT:
             return self._progress(delta)

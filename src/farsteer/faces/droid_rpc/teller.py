@@ -23,7 +23,7 @@ from farsteer.faces.droid_rpc import asking, notes
 from farsteer.faces.droid_rpc.dialect import Dialect
 from farsteer.faces.droid_rpc.modes import settings
 from farsteer.faces.droid_rpc.notes import EXECUTING, IDLE, STREAMING, THINKING, WAITING, Note, Tokens
-from farsteer.faces.droid_rpc.notices import notice
+from farsteer.faces.droid_rpc.notices import notice, retracted
 from farsteer.faces.droid_rpc.streaming import Streaming
 from farsteer.faces.droid_rpc.transcript import TOOL, Transcript
 
@@ -37,6 +37,10 @@ _REASONS = {
     TurnEndReason.CRASHED: "error",
     TurnEndReason.LOST: "error",
 }
+_DROIDS_REASONS = {
+    "model_usage_exhausted", "model_authentication_failed", "model_request_rejected", "model_provider_unreachable",
+    "model_provider_unavailable", "permission_rejected", "completion_persistence_failed", "no_approver_available",
+}  # fmt: skip
 _NEVER_RAN = (ItemState.CANCELLED, ItemState.FAILED, ItemState.UNKNOWN)
 
 
@@ -136,10 +140,14 @@ class Teller:
                 return
             case ev.Notice() if (told := notice(event)) is not None:
                 yield told
+            case ev.Notice() if ids := retracted(event):
+                self._streaming.forget(ids)
+                if (void := self._transcript.retract(ids)) is not None:
+                    yield notes.Retracted(message_id=void)
             case ev.Notice() if event.level == "error":
                 yield notes.failure(event.text, event.code or "Error")
-            case ev.TurnEnd() if event.error and event.reason is not TurnEndReason.CANCELLED:
-                yield notes.failure(event.error, event.reason.value)
+            case ev.TurnEnd() if self._transcript.fails(event):
+                yield notes.failure(event.error or "", event.reason.value)
             case _:
                 pass
         yield from self._changes(before)
@@ -261,8 +269,7 @@ class Teller:
         self._tools.clear()
         self._answers.clear()
         lasted = entry.created_at - self._began if self._began else 0
-        reason = _REASONS.get(event.reason, "completed")
-        yield self._completed(reason, self._transcript.asked_by or event.turn_id, lasted)
+        yield self._completed(_reason(event), self._transcript.asked_by or event.turn_id, lasted)
         self.owed.discard(before.turn_item or "")
         yield from self._state(IDLE)
 
@@ -293,3 +300,9 @@ class Teller:
         if new != self.working:
             self.working = new
             yield notes.StateChanged(new_state=new)
+
+
+def _reason(end: ev.TurnEnd) -> str:
+    """The word for it; a Droid behind us has said its own."""
+    said = (end.error or "").partition(":")[0]
+    return said if said in _DROIDS_REASONS else _REASONS.get(end.reason, "completed")

@@ -14,7 +14,7 @@ from farsteer.core.approvals import ApprovalKind
 from farsteer.core.events import Entry
 from farsteer.faces.droid_rpc.asking import answered_text, tool_of
 from farsteer.faces.droid_rpc.notes import Message, Text, Thinking, ToolOutcome, ToolUse
-from farsteer.faces.droid_rpc.notices import notice
+from farsteer.faces.droid_rpc.notices import notice, retracted
 from farsteer.faces.droid_rpc.tools import TODO, result_text, tool_use
 
 USER, ASSISTANT, TOOL, SYSTEM = "user", "assistant", "tool", "system"
@@ -32,6 +32,8 @@ class Transcript:
         """Every tool call of the running turn, by its id."""
         self.asked_by = ""
         """The message that began it."""
+        self.failed = False
+        """An error was told in it."""
         self._asked: dict[str, ev.ApprovalRequested] = {}
         """Approvals for which the agent named no tool call, so that one was made for them."""
         self._parent = "root"
@@ -45,6 +47,19 @@ class Transcript:
         if self._draft_id is None:
             self._draft_id = self._id(message_id)
         return self._draft_id, self._places.setdefault(message_id, len(self._places))
+
+    def retract(self, message_ids: list[str]) -> str | None:
+        """What was streamed under these ids of ours is void; Droid's id of it."""
+        if self._draft_id is None or not any(known in self._places for known in message_ids):
+            return None
+        void, self._draft_id = self._draft_id, None
+        self._places.clear()
+        self._thoughts.clear()
+        return void
+
+    def fails(self, end: ev.TurnEnd) -> bool:
+        """The end of the turn says an error that was not told before."""
+        return bool(end.error) and not self.failed and end.reason is not ev.TurnEndReason.CANCELLED
 
     def read(self, entry: Entry) -> Iterator[Message]:
         """The messages that `entry` completes."""
@@ -74,14 +89,16 @@ class Transcript:
             case ev.UserMessage():
                 yield from self._left_over(entry)
                 self.uses.clear()
+                self.failed = False
                 self.asked_by = entry.local_id or event.item_id
                 yield self._message(entry, self.asked_by, USER, [Text(text=event.text)])
-            case ev.Notice() if notice(event) is None:
+            case ev.Notice() if notice(event) is None and not retracted(event):
+                self.failed = self.failed or event.level == "error"
                 yield self._system(entry, event.text)
             case ev.TurnEnd():
                 yield from self._left_over(entry)
-                if event.error and event.reason is not ev.TurnEndReason.CANCELLED:
-                    yield self._system(entry, event.error)
+                if self.fails(event):
+                    yield self._system(entry, event.error or "")
             case _:
                 return
 
