@@ -453,6 +453,20 @@ async def test_a_new_session_never_has_a_past(client: DroidClient, desk: Path) -
     assert again["session"]["messages"] == []
 
 
+async def test_a_turn_has_its_end_before_another_session_is_entered(client: DroidClient, desk: Path) -> None:
+    old = (await client.initialize(desk))["sessionId"]
+    await client.ask("add_user_message", {"text": "work 1000 0.05"})
+    await client.until_note("assistant_text_delta")
+    heard = len(client.lines)
+    new = await client.initialize(desk)
+    told = [note for line in client.lines[heard:] if (note := note_of(line))]
+    assert of(told, "agent_turn_completed")[0]["reason"] == "cancelled"
+    assert text_of(await client.turn("say new")) == "new"
+    loaded = await client.ask("load_session", {"sessionId": old})
+    assert loaded["session"]["messages"][0]["content"][0]["text"] == "work 1000 0.05"
+    assert new["sessionId"] != old
+
+
 async def test_a_name_of_the_clients_cannot_be_loaded_later(desk: Path) -> None:
     async with droid() as client:
         assert (await client.initialize(desk, sessionId="my-session-1"))["sessionId"] == "my-session-1"

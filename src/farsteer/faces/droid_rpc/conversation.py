@@ -22,6 +22,9 @@ from farsteer.faces.droid_rpc.wire import Answer, Writing
 
 _log = logging.getLogger(__name__)
 
+_INTERRUPT_SECONDS = 8.0
+"""An agent that does not let itself be interrupted is ended before that."""
+
 
 class Out:
     """Where lines go, in one dialect."""
@@ -40,7 +43,10 @@ class Out:
 
 
 class Conversation:
-    def __init__(self, steering: Steering, view: SessionView, out: Out, teller: Teller, name: str) -> None:
+    def __init__(
+        self, steering: Steering, view: SessionView, events: AsyncIterator[LiveEvent], out: Out, teller: Teller,
+        name: str,
+    ) -> None:  # fmt: skip
         self.id = view.id
         self.agent = view.agent
         self.directory = view.directory
@@ -51,6 +57,7 @@ class Conversation:
         self.quiet = asyncio.Lock()
         """Held by who speaks: nothing of a turn may be told before the request for it is acknowledged."""
         self._steering = steering
+        self._events = events
         self._out = out
         self._news = asyncio.Condition()
         self._opened = AsyncExitStack()
@@ -72,13 +79,10 @@ class Conversation:
                         break
                     messages += transcript.read(entry)
             teller = Teller(_state(view), transcript, out.dialect, name=name, levels=levels)
-            conversation = cls(steering, view, out, teller, name)
+            conversation = cls(steering, view, events, out, teller, name)
             conversation.messages = messages
-            conversation._events = events
             conversation._opened = opened.pop_all()
         return conversation
-
-    _events: AsyncIterator[LiveEvent]
 
     def begin(self) -> None:
         self._following = asyncio.create_task(self._follow(), name=f"droid face {self.id}")
@@ -122,6 +126,17 @@ class Conversation:
                 await self._steering.answer(self.id, approval, Deny(message=error.message))
         except FarsteerError as error:
             _log.error("the answer to %s did not arrive: %s", approval, error.message)
+
+    async def conclude(self, patience: float) -> None:
+        """Let what runs come to its end, as long as nobody has to be asked; then end it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await self.settled(asked=True)
+        if self.teller.owed:
+            with suppress(TimeoutError, FarsteerError):
+                async with asyncio.timeout(_INTERRUPT_SECONDS):
+                    await self.interrupt()
+                    await self.settled(asked=False)
 
     async def interrupt(self) -> None:
         """End the running turn; what waits behind it is discarded, as Droid does."""

@@ -7,13 +7,12 @@ import base64
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from farsteer.core.api import NewAttachment
-from farsteer.core.errors import Conflict, FarsteerError
+from farsteer.core.errors import Conflict
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid_rpc import modes, params, wire
 from farsteer.faces.droid_rpc.conversation import Conversation, Out
@@ -96,9 +95,7 @@ class Methods:
 
     async def close_session(self, request: str, given: params.Nothing) -> None:
         here = self._here
-        if here.teller.owed:
-            await here.interrupt()
-            await here.settled(asked=False)
+        await here.conclude(0)
         await self._lobby.stop(here.id)
         await self._result(request, {})
         self._leave.set()
@@ -169,18 +166,9 @@ class Methods:
     # -- the end
 
     async def finish(self, patience: float) -> None:
-        """Let what runs come to its end, or end it: nobody is there to answer any more."""
-        here = self._current
-        if here is None:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience):
-                await here.settled(asked=True)
-        if here.teller.owed:
-            with suppress(TimeoutError, FarsteerError):
-                async with asyncio.timeout(_INTERRUPT_SECONDS):
-                    await here.interrupt()
-                    await here.settled(asked=False)
+        """Nobody is there to answer any more."""
+        if self._current is not None:
+            await self._current.conclude(patience)
 
     async def close(self) -> None:
         await self._leave_current()
@@ -189,11 +177,16 @@ class Methods:
     # -- small things
 
     async def _enter(self, session_id: str, name: str, *, history: bool) -> Conversation:
-        """Be in this session, and in no other any more. Raises NotFound, and then all stays as it was."""
+        """Be in this session, and in no other any more. Raises NotFound, and then all stays as it was.
+
+        What runs in the one before is ended first, and its end is told.
+        """
         entered = await Conversation.open(
             self._lobby.hub, session_id, self._out, name=name, levels=self._levels, history=history
         )  # fmt: skip
         entered.teller.default_model = await self._lobby.default_model(entered.agent)
+        if self._current is not None:
+            await self._current.conclude(0)
         await self._leave_current()
         self._current = entered
         return entered
@@ -225,9 +218,6 @@ class Methods:
 
     async def _result(self, request: str, result: Any) -> None:
         await self._out.write(self._out.writing.result(request, result))
-
-
-_INTERRUPT_SECONDS = 8.0
 
 
 def _attachments(given: params.AddMessage) -> list[NewAttachment]:
