@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from farsteer.agents.conformance import AdapterConformance, Script
-from farsteer.agents.conformance.contract import contract
+from farsteer.agents.conformance.approvals import ApprovalContracts
+from farsteer.agents.conformance.contract import Conformance, contract
 from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.errors import NotCapable
 from farsteer.core.events import AgentMessage
 from tests.support.droid_simulator import install
 
 
-class Simulated(AdapterConformance):
+class Simulated(Conformance):
     profile = ""
     options: tuple[str, ...] = ()
     script = Script(
@@ -34,7 +36,7 @@ class Simulated(AdapterConformance):
         return DroidAdapter(self._executable)
 
 
-class WithoutCopies(Simulated):
+class WithoutCopies(Simulated, AdapterConformance):
     """Versions that can neither fork nor rewind say so when they are asked."""
 
     @contract
@@ -63,16 +65,16 @@ class TestDroid057(WithoutCopies):
     profile = "0.57"
 
 
-class TestDroid099(Simulated):
+class TestDroid099(Simulated, AdapterConformance):
     profile = "0.99"
 
 
-class TestDroid0215(Simulated):
+class TestDroid0215(Simulated, AdapterConformance):
     profile = "0.215"
     turns = 100
 
 
-class TestStutteringDroid(Simulated):
+class TestStutteringDroid(Simulated, TurnContracts, ApprovalContracts):
     profile = "0.215"
     options = (
         "--misbehave", "duplicates", "--misbehave", "double-response", "--misbehave", "premature-idle",

@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.conformance import Script
+from farsteer.agents.conformance.approvals import ApprovalContracts
 from farsteer.agents.conformance.contract import contract
+from farsteer.agents.conformance.memory import MemoryContracts
 from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.errors import NotCapable
 from farsteer.core.events import AgentMessage
 
 
-class TestDemoAgentAsDroid(AdapterConformance):
+class TestDemoAgentAsDroid(TurnContracts, ApprovalContracts, MemoryContracts):
     script = Script(
         answer="think hm", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
         two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
