@@ -226,6 +226,13 @@ def test_what_adapters_notice_is_told_in_droids_words(story: Story) -> None:
     assert told[-1] == {"type": "telepathy", "strength": 3}
 
 
+def test_a_tool_has_one_result(story: Story) -> None:
+    story.begins()
+    call = ev.ToolCall(tool_call_id="c", title="ls", tool_kind=ToolKind.READ, status=ToolStatus.COMPLETED)
+    again = ev.ToolCallUpdate(tool_call_id="c", status=ToolStatus.FAILED)
+    assert kinds(story.happens(call, call, again)).count("tool_result") == 1
+
+
 def test_a_list_of_things_to_do_is_told_as_the_tool_for_it(story: Story) -> None:
     story.begins()
     entries = (ev.PlanEntry(content="look", status="completed"), ev.PlanEntry(content="act"))

@@ -30,6 +30,7 @@ class Transcript:
         self._directory = directory
         self.uses: dict[str, ToolUse] = {}
         """Every tool call of the running turn, by its id."""
+        self._done: set[str] = set()
         self.asked_by = ""
         """The message that began it."""
         self.failed = False
@@ -75,7 +76,7 @@ class Transcript:
             case ev.ToolCall():
                 yield from self._called(entry, event)
             case ev.ToolCallUpdate() if event.status is not None and event.status.final:
-                yield self._result(entry, event.tool_call_id, event)
+                yield from self._result(entry, event.tool_call_id, event)
             case ev.Plan() if not self._has(TODO):
                 yield from self._listed(entry, event)
             case ev.ApprovalRequested() if event.approval.tool_call_id not in self.uses:
@@ -89,6 +90,7 @@ class Transcript:
             case ev.UserMessage():
                 yield from self._left_over(entry)
                 self.uses.clear()
+                self._done.clear()
                 self.failed = False
                 self.asked_by = entry.local_id or event.item_id
                 yield self._message(entry, self.asked_by, USER, [Text(text=event.text)])
@@ -108,12 +110,15 @@ class Transcript:
         use = self.uses[call.tool_call_id] = tool_use(call, self._directory)
         yield self._said(entry, use)
         if call.status.final:
-            yield self._result(entry, call.tool_call_id, call)
+            yield from self._result(entry, call.tool_call_id, call)
 
-    def _result(self, entry: Entry, call_id: str, told: ev.ToolCall | ev.ToolCallUpdate) -> Message:
-        failed = told.status is ev.ToolStatus.FAILED
-        text = result_text(self.uses.get(call_id), told.content, failed=failed)
-        return self._outcome(entry, call_id, text, failed=failed)
+    def _result(self, entry: Entry, call_id: str, told: ev.ToolCall | ev.ToolCallUpdate) -> Iterator[Message]:
+        """The first one counts."""
+        if call_id not in self._done:
+            self._done.add(call_id)
+            failed = told.status is ev.ToolStatus.FAILED
+            text = result_text(self.uses.get(call_id), told.content, failed=failed)
+            yield self._outcome(entry, call_id, text, failed=failed)
 
     def _answered(self, entry: Entry, event: ev.ApprovalResolved) -> Iterator[Message]:
         approval, allowed = self._asked.pop(event.approval_id).approval, event.outcome.allows
