@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,25 @@ async def test_what_is_no_json(client: DroidClient, desk: Path, line: bytes) -> 
     answer = await client.next()
     assert (answer["id"], answer["error"]) == (None, NOT_JSON)
     assert text_of(await client.turn("say still here")) == "still here"
+
+
+@pytest.mark.parametrize(
+    "params", [b"[" * 100_000, b'{"text":"\xff"}', b'{"text":"x","files":' + b'[{"a":' * 50_000]
+)
+async def test_parameters_that_are_none(client: DroidClient, desk: Path, params: bytes) -> None:
+    await client.initialize(desk)
+    head = request("x", "add_user_message")
+    del head["params"]
+    await client.write(json.dumps(head).encode()[:-1] + b',"params":' + params + b"}")
+    assert (await client.next())["error"]["code"] in (-32600, -32700)
+    assert text_of(await client.turn("say still here")) == "still here"
+
+
+async def test_the_same_message_twice_is_one(client: DroidClient, desk: Path) -> None:
+    await client.initialize(desk)
+    await client.turn("say once", messageId="mine")
+    assert await client.ask("add_user_message", {"text": "say once", "messageId": "mine"}) == {}
+    assert text_of(await client.turn("what did I say?")) == "You said “say once”."
 
 
 async def test_blank_lines_and_carriage_returns(client: DroidClient, desk: Path) -> None:

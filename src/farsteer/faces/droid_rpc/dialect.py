@@ -18,6 +18,10 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """`autonomyLevel: off | low | medium | high` beside an `interactionMode`; before, one word for both."""
     custom_ids: bool = False
     """A conversation under a name that a client chose can be loaded again."""
+    resolves_first: bool = False
+    """That a plan is approved is told before the settings that follow from it."""
+    lists_pending: bool = False
+    """`load_session` lists what is open; before, a client had to be asked again."""
 
 
 DIALECTS = {
@@ -33,6 +37,8 @@ DIALECTS = {
             names_session=True,
             levels=True,
             custom_ids=True,
+            resolves_first=True,
+            lists_pending=True,
         ),
     )
 }

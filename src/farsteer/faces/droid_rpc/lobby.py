@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 
@@ -129,3 +130,7 @@ class Lobby:
             await self.hub.stop(session_id)
         except FarsteerError as error:
             _log.warning("the agent of session %s may still run: %s", session_id, error.message)
+
+    async def close(self) -> None:
+        """Let go of what was begun and never entered."""
+        await asyncio.gather(*(self.let_go(session_id) for session_id in [*self._begun]))

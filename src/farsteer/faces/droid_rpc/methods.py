@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,8 +19,6 @@ from farsteer.faces.droid_rpc.lobby import Lobby, Options
 from farsteer.faces.droid_rpc.notes import IDLE, SettingsUpdated
 from farsteer.faces.droid_rpc.repository import repository_of
 from farsteer.faces.droid_rpc.teller import tokens
-
-_log = logging.getLogger(__name__)
 
 
 class NoSession(Exception):
@@ -88,8 +85,7 @@ class Methods:
         if waiting:
             result["queuedMessages"] = [{"messageId": item.id, "text": item.text} for item in waiting]
         await self._result(request, result)
-        if not self._options.dialect.errors_by_id:
-            # A client of that time looks for no list, so it is asked.
+        if not self._options.dialect.lists_pending:
             await here.say(asked)
         here.begin()
 
@@ -112,7 +108,8 @@ class Methods:
             accepted = await self._lobby.hub.send(
                 here.id, given.text, attachments=attachments, local_id=given.message_id
             )
-            here.teller.sent(accepted.id, request)
+            if not accepted.state.final:
+                here.teller.sent(accepted.id, request)
             await self._result(request, {})
 
     async def interrupt(self, request: str, given: params.Nothing) -> None:
@@ -173,6 +170,7 @@ class Methods:
     async def close(self) -> None:
         await self._leave_current()
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        await self._lobby.close()
 
     # -- small things
 

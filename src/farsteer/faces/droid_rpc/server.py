@@ -88,7 +88,7 @@ class Server:
                 raise msgspec.ValidationError("params: Required")
             params = msgspec.json.decode(request.params, type=method.params)
             await method.perform(self._methods, request.id, params)
-        except (msgspec.ValidationError, BadRequest) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest) as error:
             why = f"Invalid request for {request.method}: {error}"
             await self._misunderstood(request, wire.INVALID_PARAMS, why)
         except NoSession:

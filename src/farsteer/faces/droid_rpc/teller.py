@@ -261,7 +261,7 @@ class Teller:
             resolution = notes.PermissionResolved(
                 request_id=event.approval_id, tool_use_ids=[request.use.id] if allowed else [], selected_option=answer
             )  # fmt: skip
-            told = [resolution, *told] if self._dialect.errors_by_id else [*told, resolution]
+            told = [resolution, *told] if self._dialect.resolves_first else [*told, resolution]
         yield from told
 
     def _ended(self, entry: Entry, event: ev.TurnEnd, before: SessionState) -> Iterator[Telling]:

@@ -74,7 +74,7 @@ def decode(line: bytes) -> Line | Unreadable:
         return _decoder.decode(line)
     except msgspec.ValidationError:
         return Unreadable(NOT_RPC if _is_json(line) else NOT_JSON)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Unreadable(NOT_JSON)
 
 
