@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from farsteer.agents.conformance import Script
-from farsteer.agents.conformance.approvals import ApprovalContracts
 from farsteer.agents.conformance.contract import contract
 from farsteer.agents.conformance.memory import MemoryContracts
 from farsteer.agents.conformance.stage import Stage
@@ -19,12 +18,10 @@ from farsteer.core.errors import NotCapable
 from farsteer.core.events import AgentMessage
 
 
-class TestDemoAgentAsDroid(TurnContracts, ApprovalContracts, MemoryContracts):
+class TestDemoAgentAsDroid(TurnContracts, MemoryContracts):
     script = Script(
-        answer="think hm", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
-        two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
-        shell="run {command}", remember="The word is {word}.", recall="what did I say?", unknown="noise",
-        garbage="garbage",
+        answer="think hm", long="work 1000 0.05", remember="The word is {word}.", recall="what did I say?",
+        unknown="noise", garbage="garbage",
     )  # fmt: skip
     patience = 20.0
     turns = 20
