@@ -121,3 +121,24 @@ async def test_a_closed_link_makes_the_machine_inactive_within_two_seconds(stati
                 if isinstance(event.data, dict) and event.data.get("active") is False:
                     break
     assert time.monotonic() - killed < 2.0
+
+
+async def test_a_journal_that_is_behind_the_hub_goes_on_where_the_hub_is(station: Station) -> None:
+    """As after a crash between the two commits of an event, or when the journal was restored from a backup."""
+    client = station.client()
+    session = await client.start(station.desk, agent="demo")
+    await session.ask("remember the dolphin")
+    await station.kill(station.runner, signal.SIGTERM)
+    journal = station.root / "runner" / "runner.db"
+    backup = journal.read_bytes()
+    await station.start_runner()
+    await machine_is(client, active=True)
+    await client.attach(session.id).ask("hello")
+    before = await log_of(client, session.id)
+    await station.kill(station.runner, signal.SIGTERM)
+    journal.write_bytes(backup)
+    await station.start_runner()
+    await machine_is(client, active=True)
+    assert "dolphin" in str(await client.attach(session.id).ask("history"))
+    after = await log_of(client, session.id)
+    assert after[: len(before)] == before

@@ -84,13 +84,13 @@ class Station:
         self.hub = hub
         self.lanes = lanes
         self.forgotten: list[str] = []
-        self.uplink = Uplink(journal, lanes, self.handle, self.forget)
+        self.uplink = Uplink(journal, lanes, self.handle, self.welcomed)
 
     async def handle(self, call: Call) -> Reply:
         return Reply(id=call.id)
 
-    async def forget(self, session: str) -> None:
-        self.forgotten.append(session)
+    async def welcomed(self, welcome: Welcome) -> None:
+        self.forgotten += welcome.unknown
 
     async def write(self, count: int, size: int = 10) -> None:
         for _ in range(count):
@@ -107,8 +107,9 @@ async def station(tmp_path: Path) -> AsyncIterator[Station]:
     state = SessionState(id=SESSION, agent="scripted", directory="/")
     await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), state)
     lanes = Lanes()
-    lanes.track(state)
-    station = Station(journal, SessionLog(state, journal, lanes), Hub(), lanes)
+    log = SessionLog(state, journal, lanes)
+    lanes.track(state, log)
+    station = Station(journal, log, Hub(), lanes)
     task = asyncio.create_task(station.uplink.run(station.hub.connect, MACHINE))
     yield station
     task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -43,6 +44,8 @@ class Lifetime:
 
     async def last(self, opened: AsyncExitStack, *lives: asyncio.Task[Any]) -> int:
         """Wait until the end is asked for, or one of `lives` fails; close what is `opened`; the exit code."""
+        # What is there now stays to the end: the collector need not look through all of it again and again.
+        gc.freeze()
         asked = asyncio.create_task(self._asked.wait())
         try:
             done, _ = await asyncio.wait({asked, *lives}, return_when=asyncio.FIRST_COMPLETED)

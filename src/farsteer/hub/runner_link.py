@@ -71,6 +71,7 @@ class RunnerLink:
     ) -> None:
         self.number = secrets.randbits(62) + 1
         self.welcomed = False
+        self._closed = False
         self._transport = transport
         self._namespace = namespace
         self._machine_id = machine_id
@@ -113,6 +114,7 @@ class RunnerLink:
         """Idempotent."""
         _log.debug("machine %s: closing the link: %s", self._machine_id, reason)
         self.welcomed = False
+        self._closed = True
         for waiting in self._calls.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(MachineOffline())
@@ -176,6 +178,9 @@ class RunnerLink:
     async def _take_in(self, message: Events) -> None:
         """Hand a batch to the store and read on, unless too much is on its way already."""
         _check_text(message.items)
+        if self._closed:
+            # The machine's next link has been told what we hold: nothing may come in behind its back.
+            raise LinkClosed("another link has taken its place")
         appended = await self._store.append(
             self._namespace, self._machine_id, message.session, message.items, message.state
         )

@@ -91,6 +91,14 @@ class SessionActor:
     def state(self) -> SessionState:
         return self._log.state
 
+    @property
+    def begun(self) -> bool:
+        return self._task is not None
+
+    def catch_up(self, held: int) -> None:
+        """Before it begins: the hub holds this much of the log."""
+        self._log.catch_up(held)
+
     def begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"session {self.spec.id}")
 
@@ -118,7 +126,7 @@ class SessionActor:
             await self._guarded(self._handle(mail))
         self._answer(self._waiting_ready, Conflict("this session is closing"))
         self._timers.cancel_all()
-        await self._log.flush()
+        await self._log.close()
         for mail in self._mailbox.rest():
             if isinstance(mail, Request):
                 mail.resolve(Conflict("this session is closing"))

@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -18,11 +19,20 @@ _BUFFER_BYTES = 8 * 1024 * 1024
 _DELTA_CHARS = 256 * 1024
 
 
+class Source(Protocol):
+    """Where a lane's events come from: the session's log."""
+
+    def confirmed(self, seq: int) -> None: ...
+
+    async def save(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Lane:
     """One session's way up."""
 
     state: SessionState
+    source: Source
     sent: int = 0
     """The last event given to this link."""
     state_due: bool = True
@@ -86,8 +96,11 @@ class Lanes:
         self._wake = asyncio.Event()
         self._open = False
 
-    def track(self, state: SessionState) -> None:
-        self._lanes[state.id] = Lane(state)
+    def track(self, state: SessionState, source: Source) -> None:
+        self._lanes[state.id] = Lane(state, source)
+
+    def restate(self, state: SessionState) -> None:
+        self._lanes[state.id].state = state
 
     def forget(self, session: str) -> None:
         self._lanes.pop(session, None)
@@ -96,8 +109,10 @@ class Lanes:
     def last_seqs(self) -> dict[str, int]:
         return {id: lane.state.seq for id, lane in self._lanes.items()}
 
-    def get(self, session: str) -> Lane | None:
-        return self._lanes.get(session)
+    def confirmed(self, session: str, seq: int) -> None:
+        lane = self._lanes.get(session)
+        if lane is not None:
+            lane.source.confirmed(seq)
 
     def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None:
         lane = self._lanes.get(state.id)

@@ -21,6 +21,10 @@ from farsteer.link.messages import Item
 from farsteer.runner.journal import Journal, Payloads
 
 _KEEP_SETTLED = 500
+_MAX_UNSAVED = 200
+_LARGE = 64 * 1024
+_CONFIRMED_WITHIN = 0.05
+"""Seconds; plain output that the hub has not confirmed by then goes into the journal."""
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +61,11 @@ class SessionLog:
         self._new_payloads: Payloads = {}
         self._committed = state
         self._shown = _essence(state)
+        self._unsaved: list[Item] = []
+        """Plain output that has been published: neither confirmed by the hub nor in the journal."""
+        self._saves = asyncio.Lock()
+        self._saving: asyncio.TimerHandle | None = None
+        self._save_task: asyncio.Future[None] | None = None
 
     def add(self, event: SessionEvent, *, local_id: str | None = None) -> None:
         """Take `event` into the log; it counts from the next `flush`."""
@@ -99,19 +108,63 @@ class SessionLog:
         """This item is in the queue or has had its outcome."""
         return item_id in self._settled or any(item.id == item_id for item in self.state.queue)
 
+    def catch_up(self, held: int) -> None:
+        """The hub has more of this log than our journal: what it had confirmed and we had not written down yet.
+
+        That was plain output, which changes nothing but the numbers (`flush`).
+        """
+        if held > self.state.seq:
+            self.patch(seq=held)
+
     async def flush(self) -> None:
-        """Commit what was added, then publish it. Nothing is shown that is not on the disk."""
+        """Publish what was added. Nothing is shown to a client that is not on the hub's disk.
+
+        Whatever decides what we do next is on our own disk before anybody hears of it. What only an agent said goes up
+        at once, and is written down here if the hub does not confirm it soon.
+        """
         if self.state is self._committed:
             return
         state, items = self.state, self._pending
         settled, payloads = self._newly_settled, self._new_payloads
         self._pending, self._newly_settled, self._new_payloads = [], [], {}
         self._committed = state
-        await self._commit(state, items, settled, payloads)
         essence = _essence(state)
         changed = essence != self._shown
         self._shown = essence
+        self._unsaved += items
+        if changed:
+            await self._save(state, settled, payloads)
         self._publisher.publish(state, items, changed=changed)
+        if len(self._unsaved) > _MAX_UNSAVED or any(len(item.body) > _LARGE for item in items):
+            await self.save()
+        elif self._unsaved and self._saving is None:
+            self._saving = asyncio.get_running_loop().call_later(_CONFIRMED_WITHIN, self._overdue)
+
+    def confirmed(self, seq: int) -> None:
+        """The hub has everything up to `seq` on its disk."""
+        self._unsaved = [item for item in self._unsaved if item.seq > seq]
+
+    async def save(self) -> None:
+        """Write down what the hub has not confirmed."""
+        if self._unsaved:
+            await self._save(self._committed, (), {})
+
+    async def close(self) -> None:
+        if self._saving is not None:
+            self._saving.cancel()
+        await self.flush()
+        await self._save(self._committed, (), {})
+
+    def _overdue(self) -> None:
+        self._saving = None
+        if self._unsaved:
+            self._save_task = asyncio.ensure_future(self.save())
+
+    async def _save(self, state: SessionState, settled: Sequence[str], payloads: Payloads) -> None:
+        """One at a time, so that no older state is written over a newer one."""
+        async with self._saves:
+            items, self._unsaved = self._unsaved, []
+            await self._commit(state, items, settled, payloads)
 
     async def _commit(
         self, state: SessionState, items: Sequence[Item], settled: Sequence[str], payloads: Payloads

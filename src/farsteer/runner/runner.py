@@ -15,7 +15,7 @@ from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotFound
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.db.home import HomeLock, prepare_home
-from farsteer.link.messages import Call, Reply
+from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import machine
 from farsteer.runner.actor import ActorContext, Limits, SessionActor
 from farsteer.runner.creation import Creation
@@ -39,7 +39,7 @@ class Runner:
         self._journal = journal
         self._lanes = Lanes()
         self._actors: dict[str, SessionActor] = {}
-        self._uplink = Uplink(journal, self._lanes, self.handle, self.forget)
+        self._uplink = Uplink(journal, self._lanes, self.handle, self._welcomed)
 
     @classmethod
     async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
@@ -102,10 +102,22 @@ class Runner:
 
     async def create(self, spec: SessionSpec, state: SessionState) -> SessionActor:
         await self._journal.create(spec, state)
-        return self.adopt(Stored(spec, state))
+        actor = self.adopt(Stored(spec, state))
+        actor.begin()
+        return actor
+
+    async def _welcomed(self, welcome: Welcome) -> None:
+        """What the hub has tells the sessions of an earlier life where they are; only then do they go on."""
+        for session in welcome.unknown:
+            await self.forget(session)
+        for session, actor in self._actors.items():
+            if not actor.begun:
+                actor.catch_up(welcome.acked.get(session, 0))
+                self._lanes.restate(actor.state)
+                actor.begin()
 
     def adopt(self, stored: Stored) -> SessionActor:
-        """Begin the actor of a session that is in the journal."""
+        """The actor of a session that is in the journal; the caller begins it."""
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
         state_dir = self.home / "agents" / state.agent
@@ -113,8 +125,7 @@ class Runner:
         log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads)
         context = ActorContext(adapter, str(state_dir), self._environment, self.limits)
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
-        self._lanes.track(state)
-        actor.begin()
+        self._lanes.track(state, log)
         return actor
 
     async def forget(self, session: str) -> None:

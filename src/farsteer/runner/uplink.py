@@ -38,15 +38,15 @@ _CONFIRM_SECONDS = 0.25
 LinkTransport = Transport[ToHub, ToRunner]
 Connect = Callable[[], Awaitable[LinkTransport]]
 Handler = Callable[[Call], Awaitable[Reply]]
-Forget = Callable[[str], Awaitable[None]]
+Welcomed = Callable[[Welcome], Awaitable[None]]
 
 
 class Uplink:
-    def __init__(self, journal: Journal, lanes: Lanes, handle: Handler, forget: Forget) -> None:
+    def __init__(self, journal: Journal, lanes: Lanes, handle: Handler, welcomed: Welcomed) -> None:
         self._journal = journal
         self._lanes = lanes
         self._handle = handle
-        self._forget = forget
+        self._welcomed = welcomed
         self._confirmed: dict[str, int] = {}
         self._acked = asyncio.Event()
         self.connected = asyncio.Event()
@@ -78,8 +78,7 @@ class Uplink:
                 return _LONGEST_DELAY
             if not isinstance(welcome, Welcome):
                 raise LinkClosed(f"expected a welcome, got {type(welcome).__name__}")
-            for session in welcome.unknown:
-                await self._forget(session)
+            await self._welcomed(welcome)
             await self._journal.confirm(welcome.acked)
             self._lanes.open(welcome.acked)
             self.connected.set()
@@ -102,6 +101,7 @@ class Uplink:
             message = await _receive(transport)
             match message:
                 case Ack():
+                    self._lanes.confirmed(message.session, message.seq)
                     self._confirmed[message.session] = message.seq
                     self._acked.set()
                 case Call():
@@ -129,6 +129,7 @@ class Uplink:
             return
         items = lane.take_buffer()
         if not items and lane.sent < lane.state.seq:
+            await lane.source.save()
             items = await self._journal.outbox(session, lane.sent)
         last = items[-1].seq if items else lane.sent
         state = None

@@ -1,0 +1,137 @@
+"""A session's log at its source: what is on which disk before anybody hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.events import SessionStatus
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.link.messages import Item
+from farsteer.runner.journal import Journal, Payloads
+from farsteer.runner.log import SessionLog
+from tests.runner.conftest import SESSION
+from tests.runner.scripted import Recorder
+from tests.support.eventually import eventually
+
+STATE = SessionState(id=SESSION, agent="scripted", directory="/")
+
+
+class SlowDisk(Journal):
+    """A journal whose commits begin when the test says so."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._inner = journal
+        self.spin = asyncio.Event()
+
+    async def append(
+        self,
+        state: SessionState,
+        items: Sequence[Item],
+        settled: Sequence[str] = (),
+        payloads: Payloads | None = None,
+    ) -> None:
+        await self.spin.wait()
+        await self._inner.append(state, items, settled, payloads)
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    journal = await Journal.open(tmp_path / "runner.db")
+    await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
+    yield journal
+    await journal.close()
+
+
+async def saved(journal: Journal) -> list[int]:
+    return [item.seq for item in await journal.outbox(SESSION, 0)]
+
+
+async def test_what_an_agent_says_goes_up_at_once_and_into_the_journal_if_it_is_not_confirmed(
+    journal: Journal,
+) -> None:
+    disk, out = SlowDisk(journal), Recorder()
+    log = SessionLog(STATE, disk, out)
+    for text in "abc":
+        log.add(ev.AgentMessage(message_id=text, text=text))
+        await log.flush()
+    assert [entry.seq for entry in out.entries] == [1, 2, 3]
+    log.confirmed(2)
+    disk.spin.set()
+
+    async def written() -> bool:
+        return await saved(journal) == [3]
+
+    await eventually(written)
+    (stored,) = await journal.load()
+    assert stored.state.seq == 3
+    await log.close()
+
+
+async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_number_along(
+    journal: Journal,
+) -> None:
+    log = SessionLog(STATE, journal, Recorder())
+    log.add(ev.AgentMessage(message_id="m", text="hi"))
+    await log.flush()
+    log.confirmed(1)
+    log.add(ev.AgentMessage(message_id="n", text="unconfirmed"))
+    await log.flush()
+    log.add(ev.TitleUpdate(title="x"))
+    await log.flush()
+    assert await saved(journal) == [2, 3]
+    await log.close()
+
+
+async def test_unconfirmed_output_is_bounded(journal: Journal) -> None:
+    log = SessionLog(STATE, journal, Recorder())
+    for _ in range(300):
+        log.add(ev.AgentMessage(message_id="m", text="hi"))
+        await log.flush()
+    assert len(await saved(journal)) > 200
+    log.add(ev.AgentMessage(message_id="m", text="x" * 100_000))
+    await log.flush()
+    assert len(await saved(journal)) == 301
+    await log.close()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ev.TurnStart(turn_id="t", item_id="i"),
+        ev.StatusUpdate(status=SessionStatus.IDLE),
+        ev.TitleUpdate(title="x"),
+    ],
+)
+async def test_what_decides_the_next_step_is_in_the_journal_first(
+    journal: Journal, event: ev.SessionEvent
+) -> None:
+    disk, out = SlowDisk(journal), Recorder()
+    log = SessionLog(STATE, disk, out)
+    log.add(event)
+    log.add(ev.AgentMessage(message_id="m", text="hi"))
+    flushing = asyncio.ensure_future(log.flush())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(flushing), 0.05)
+    assert not out.entries
+    disk.spin.set()
+    await flushing
+    assert [entry.seq for entry in out.entries] == [1, 2]
+    assert await saved(journal) == [1, 2]
+
+
+async def test_a_log_goes_on_behind_what_the_hub_holds(journal: Journal) -> None:
+    out = Recorder()
+    log = SessionLog(STATE, journal, out)
+    log.catch_up(7)
+    log.catch_up(3)
+    log.add(ev.Notice(text="next"))
+    await log.flush()
+    assert [entry.seq for entry in out.entries] == [8]
+    await log.close()
+    (stored,) = await journal.load()
+    assert stored.state.seq == 8
