@@ -1,7 +1,20 @@
+import msgspec
 import pytest
 
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
-from farsteer.core.queue import MAX_QUEUED, ItemState, QueueItem, cancellable, enqueue, next_item, settle
+from farsteer.core.queue import (
+    MAX_QUEUED,
+    Delivery,
+    ItemState,
+    QueueItem,
+    enqueue,
+    hand_over,
+    hurry,
+    next_item,
+    put_back,
+    settle,
+    waiting,
+)
 
 
 def item(name: str) -> QueueItem:
@@ -20,21 +33,29 @@ def test_a_full_queue_refuses_and_changes_nothing() -> None:
     assert refused.value.code is ErrorCode.QUEUE_FULL
 
 
-def test_nothing_is_next_while_a_turn_runs() -> None:
-    queue = enqueue((), item("a"))
-    assert next_item(queue, in_turn="turn") is None
-    assert next_item(queue, in_turn=None) == queue[0]
-    assert next_item((), in_turn=None) is None
+def test_the_first_that_waits_is_next() -> None:
+    queue = enqueue(enqueue((), item("a")), item("b"))
+    assert next_item(queue) == queue[0]
+    assert next_item(hand_over(queue, "a")) == queue[1]
+    assert next_item(()) is None
 
 
 def test_cancel_is_real_or_refused() -> None:
-    queue = enqueue(enqueue((), item("a")), item("b"))
-    assert cancellable(queue, "b", in_turn="a").id == "b"
+    queue = hand_over(enqueue(enqueue((), item("a")), item("b")), "a")
+    assert waiting(queue, "b").id == "b"
     with pytest.raises(Conflict) as refused:
-        cancellable(queue, "a", in_turn="a")
+        waiting(queue, "a")
     assert refused.value.code is ErrorCode.NOT_CANCELLABLE
     with pytest.raises(NotFound):
-        cancellable(queue, "gone", in_turn=None)
+        waiting(queue, "gone")
+    assert waiting(put_back(queue, "a"), "a").state is ItemState.QUEUED
+
+
+def test_what_is_urgent_goes_first_but_never_before_what_the_agent_has() -> None:
+    queue = hand_over(enqueue(enqueue((), item("a")), item("b")), "a")
+    urgent = msgspec.structs.replace(item("c"), delivery=Delivery.NOW)
+    assert [i.id for i in enqueue(queue, urgent)] == ["a", "c", "b"]
+    assert [i.id for i in hurry(enqueue(queue, item("d")), "d")] == ["a", "d", "b"]
 
 
 def test_a_settled_item_leaves_the_queue() -> None:
@@ -44,5 +65,5 @@ def test_a_settled_item_leaves_the_queue() -> None:
 
 
 @pytest.mark.parametrize("state", list(ItemState))
-def test_only_accepted_and_queued_still_wait(state: ItemState) -> None:
-    assert state.final == (state not in (ItemState.ACCEPTED, ItemState.QUEUED))
+def test_an_item_waits_until_it_has_its_outcome(state: ItemState) -> None:
+    assert state.final == (state not in (ItemState.ACCEPTED, ItemState.QUEUED, ItemState.HANDED_OVER))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner.actor import ActorContext, Limits, SessionActor
+from farsteer.runner.actor import SessionActor
+from farsteer.runner.context import ActorContext, Limits
 from farsteer.runner.journal import Journal, Stored
 from farsteer.runner.log import SessionLog
 from tests.runner.scripted import Recorder, ScriptedAdapter

@@ -12,6 +12,8 @@ Rules (the conformance suite in `farsteer.agents.conformance` checks them):
 - An approval is asked with `Asked` and stays open until `answer` or the end of the turn; no answer never means yes.
 - `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time; a turn
   that it cuts short ends as cancelled.
+- `start` that fails because our idea of the conversation is wrong says so by its code: `conversation_in_use` (create),
+  `conversation_missing` (resume, fork) or `anchor_unknown` (cut). The runner sets its row right and tries once more.
 - After `Exited` nothing follows; `stop` returns after `Exited` was put. Cancelling `start` leaves no process.
 - A change that the caller asked for (`set_model` and the like) is not echoed; one the agent makes is a `ModeUpdate`.
 - What the agent says that the adapter has no word for is passed on as `Other`, never dropped and never fatal.
@@ -25,8 +27,9 @@ from typing import ClassVar, Protocol
 
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
-from farsteer.core.events import Delta, SessionEvent, TurnEndReason
+from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason
 from farsteer.core.launch import LaunchDecision, Start
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment
@@ -60,6 +63,8 @@ class Prompt(Wire):
     turn_id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
+    message_id: str = ""
+    """Our name for the message: its anchor, where the agent takes one."""
 
 
 class Said(Wire):
@@ -145,6 +150,13 @@ class Launch(ABC):
     async def steer(self, prompt: Prompt) -> None:
         raise NotCapable("this agent takes no message into a running turn")
 
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        """Make the files what they were when that message was sent.
+
+        It is the one that was sent with this `Prompt.message_id`, and the first after the anchor `after` or of all.
+        """
+        raise NotCapable("this agent keeps no copies of files")
+
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         raise NotCapable("this agent cannot change its permission mode while it runs")
 
@@ -183,6 +195,18 @@ class Adapter(ABC):
         if plan.cut_at is not None and not (can.rewind if resumes else can.fork):
             raise NotCapable("this agent cannot go back in a conversation")
 
-    def has_transcript(self, session_id: str, state_dir: str) -> bool:
+    def has_transcript(self, native_id: str, state_dir: str) -> bool:
         """The agent's own store holds at least one message under this id."""
         return False
+
+    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+        """What the agent has stored, newest first; of one directory, if it is given."""
+        raise NotCapable("the conversations of this agent cannot be listed")
+
+    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+        """A stored conversation in our words. Raises AgentError `conversation_missing`."""
+        raise NotCapable("the conversations of this agent cannot be read")
+
+    async def discard(self, native_id: str, state_dir: str) -> None:
+        """Delete the agent's own files of a conversation that we began. One that is gone is no error."""
+        return

@@ -27,6 +27,12 @@ class Cancel(Wire, tag_field="do", tag="cancel"):
     item_id: str
 
 
+class SendNow(Wire, tag_field="do", tag="send_now"):
+    """Put a waiting item first and interrupt the running turn for it."""
+
+    item_id: str
+
+
 class Abort(Wire, tag_field="do", tag="abort"):
     """Interrupt the running turn; the queue goes on."""
 
@@ -37,6 +43,21 @@ class Stop(Wire, tag_field="do", tag="stop"):
 
 class Resume(Wire, tag_field="do", tag="resume"):
     """Make sure a process runs."""
+
+
+class Warm(Wire, tag_field="do", tag="warm"):
+    """A message is near: start a process for it, unseen. Answered at once."""
+
+
+class Rewind(Wire, tag_field="do", tag="rewind"):
+    """Go on from before entry `first_seq`. The hub has the log, so it says where the agent must cut."""
+
+    first_seq: int
+    cut_at: str | None
+    """The last anchor before the entry; None: there is none, the agent begins anew."""
+    files_at: str | None = None
+    """Restore files to what they were when the message of this item was sent; None: leave them."""
+    by: str | None = None
 
 
 class Respond(Wire, tag_field="do", tag="respond"):
@@ -57,4 +78,15 @@ class Delete(Wire, tag_field="do", tag="delete"):
     """End the process and forget the session. Idempotent."""
 
 
-Command = Create | Send | Cancel | Abort | Stop | Resume | Respond | Configure | Delete
+class Conversations(Wire, tag_field="do", tag="conversations"):
+    """List what an agent of this machine has stored, newest first. A command to the machine, not to a session."""
+
+    agent: str
+    directory: str | None = None
+    limit: int = 100
+
+
+Command = (
+    Create | Send | SendNow | Cancel | Abort | Stop | Resume | Warm | Rewind | Respond | Configure | Delete
+    | Conversations
+)  # fmt: skip

@@ -160,6 +160,9 @@ class ModeUpdate(Event, tag="mode_update"):
 class UsageUpdate(Event, tag="usage_update"):
     """Tokens used since the last update, and how full the context is now."""
 
+    turn_id: str | None = None
+    """Whose they are; an agent may count when the turn is over."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
@@ -220,6 +223,37 @@ class LaunchEnd(Event, tag="launch_end"):
     stderr: str | None = None
 
 
+class FileRestore(StrEnum):
+    """What became of the files when a conversation was rewound."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    UNSUPPORTED = "unsupported"
+    """The agent keeps no copies of files."""
+    SKIPPED = "skipped"
+    """Nobody asked for them."""
+
+
+class FilesRestored(Wire, omit_defaults=False):
+    status: FileRestore
+    restored: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+class Rewound(Event, tag="rewound"):
+    """The conversation goes on from before `first_seq`: entries from there to this one are history nobody sees."""
+
+    first_seq: int
+    files: FilesRestored
+    cut_at: str | None = None
+    """The last thing the agent still knows; None: it begins anew."""
+    native_id: str | None = None
+    """Under which name it begins anew."""
+    by: str | None = None
+
+
 class StatusUpdate(Event, tag="status_update"):
     status: SessionStatus
     error: str | None = None
@@ -243,7 +277,7 @@ class Other(Event, tag="other"):
 SessionEvent = (
     UserMessage | AgentMessage | AgentThought | ToolCall | ToolCallUpdate | Plan | CommandsUpdate | ModeUpdate
     | UsageUpdate | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested | ApprovalResolved | QueueUpdate
-    | LaunchStart | LaunchEnd | StatusUpdate | Notice | Other
+    | LaunchStart | LaunchEnd | Rewound | StatusUpdate | Notice | Other
 )  # fmt: skip
 
 _AGENT = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan, CommandsUpdate, UsageUpdate, Other)

@@ -32,20 +32,20 @@ class LaunchDecision(Wire):
 
 
 def decide(
-    row: LaunchRow, *, agent: str, caller_chosen_id: bool, transcript_found: bool = False
+    row: LaunchRow, *, agent: str, caller_chosen_id: bool, transcript_found: bool = False, spare_id: str
 ) -> LaunchDecision:
-    """Sessions.md 1.6, every line of it.
+    """Who is launched how, for every state a row can be in.
 
-    `transcript_found`: the agent's own store holds at least one message under the session id, which proves a
-    registration that we failed to record.
+    `transcript_found`: the agent's own store holds at least one message under the id it would be created with, which
+    proves a registration that we failed to record. `spare_id`: a new UUID, for a session whose own id no agent takes.
     """
     if row.agent != agent:
         return LaunchDecision(start=Start.REFUSE)
     if row.registered and row.native_id is not None:
         return LaunchDecision(start=Start.RESUME, native_id=row.native_id)
-    if transcript_found and is_uuid(row.session_id):
-        return LaunchDecision(start=Start.RESUME, native_id=row.native_id or row.session_id)
     chosen = row.native_id or row.session_id
-    if not caller_chosen_id or not is_uuid(chosen):
-        return LaunchDecision(start=Start.CREATE)
-    return LaunchDecision(start=Start.CREATE, native_id=chosen)
+    if not is_uuid(chosen):
+        return LaunchDecision(start=Start.CREATE, native_id=spare_id if caller_chosen_id else None)
+    if transcript_found:
+        return LaunchDecision(start=Start.RESUME, native_id=chosen)
+    return LaunchDecision(start=Start.CREATE, native_id=chosen if caller_chosen_id else None)

@@ -18,6 +18,8 @@ class ItemState(StrEnum):
     ACCEPTED = "accepted"
     """Stored by the hub, not yet confirmed by the runner."""
     QUEUED = "queued"
+    HANDED_OVER = "handed_over"
+    """In the log, on its way to the agent: it can no longer be taken back, and is not sent again."""
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
     FAILED = "failed"
@@ -26,7 +28,18 @@ class ItemState(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self not in (ItemState.ACCEPTED, ItemState.QUEUED)
+        return self not in (ItemState.ACCEPTED, ItemState.QUEUED, ItemState.HANDED_OVER)
+
+
+class Delivery(StrEnum):
+    """When a message goes to the agent."""
+
+    QUEUE = "queue"
+    """After everything that waits before it."""
+    NOW = "now"
+    """First, and the running turn is interrupted for it."""
+    STEER = "steer"
+    """Into the running turn; with no turn, or with others waiting, it queues."""
 
 
 class Attachment(Wire):
@@ -45,6 +58,7 @@ class QueueItem(Wire, omit_defaults=False):
     local_id: str | None = None
     attachments: tuple[Attachment, ...] = ()
     sent_from: str | None = None
+    delivery: Delivery = Delivery.QUEUE
 
 
 Queue = tuple[QueueItem, ...]
@@ -56,7 +70,31 @@ def enqueue(queue: Queue, item: QueueItem) -> Queue:
         return queue
     if len(queue) >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
-    return (*queue, msgspec.structs.replace(item, state=ItemState.QUEUED))
+    item = msgspec.structs.replace(item, state=ItemState.QUEUED)
+    return hurry((*queue, item), item.id) if item.delivery is Delivery.NOW else (*queue, item)
+
+
+def hurry(queue: Queue, item_id: str) -> Queue:
+    """The queue with a waiting item first."""
+    item = waiting(queue, item_id)
+    given = tuple(one for one in queue if one.state is ItemState.HANDED_OVER)
+    return (*given, item, *(one for one in queue if one not in given and one is not item))
+
+
+def hand_over(queue: Queue, item_id: str) -> Queue:
+    """The queue with an item that is on its way to the agent."""
+    return _marked(queue, item_id, ItemState.HANDED_OVER)
+
+
+def put_back(queue: Queue, item_id: str) -> Queue:
+    """The queue with an item that the agent did not take."""
+    return _marked(queue, item_id, ItemState.QUEUED)
+
+
+def _marked(queue: Queue, item_id: str, state: ItemState) -> Queue:
+    if not any(item.id == item_id for item in queue):
+        return queue
+    return tuple(msgspec.structs.replace(item, state=state) if item.id == item_id else item for item in queue)
 
 
 def without_data(item: QueueItem) -> QueueItem:
@@ -70,18 +108,16 @@ def settle(queue: Queue, item_id: str) -> Queue:
     return tuple(item for item in queue if item.id != item_id)
 
 
-def cancellable(queue: Queue, item_id: str, *, in_turn: str | None) -> QueueItem:
-    """The item, if it can still be taken back: cancel is real or refused."""
+def waiting(queue: Queue, item_id: str) -> QueueItem:
+    """The item, if it can still be taken back or moved: cancel is real or refused."""
     for item in queue:
         if item.id == item_id:
-            if item_id == in_turn:
+            if item.state is ItemState.HANDED_OVER:
                 raise Conflict("the agent already has this message", code=ErrorCode.NOT_CANCELLABLE)
             return item
     raise NotFound("no such message in the queue")
 
 
-def next_item(queue: Queue, *, in_turn: str | None) -> QueueItem | None:
-    """What to deliver now: the oldest waiting item, and nothing while a turn runs."""
-    if in_turn is not None:
-        return None
-    return queue[0] if queue else None
+def next_item(queue: Queue) -> QueueItem | None:
+    """The first item that waits."""
+    return next((item for item in queue if item.state is not ItemState.HANDED_OVER), None)

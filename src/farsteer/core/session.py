@@ -11,7 +11,7 @@ from farsteer.core import events as ev
 from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import QueueItem, enqueue, settle
+from farsteer.core.queue import Delivery, ItemState, QueueItem, enqueue, hand_over, hurry, put_back, settle
 from farsteer.core.wire import Wire
 
 
@@ -25,6 +25,19 @@ class Worktree(Wire):
     path: str
     branch: str
     name: str
+
+
+class Fork(Wire):
+    """Where a forked session begins: in another one's conversation, of which it has a copy."""
+
+    session_id: str
+    seq: int
+    """The last entry of the source that was taken over."""
+    native_id: str
+    cut_at: str | None = None
+    """The last thing the agent takes over; None: everything."""
+    copied: int = 0
+    """How many entries of the new log are the copy: its own begin after them."""
 
 
 class SessionSpec(Wire):
@@ -46,6 +59,9 @@ class SessionSpec(Wire):
     """Seconds until an unanswered approval expires; None: never."""
     options: dict[str, str] = {}
     """What only one agent understands: `claudeAgent`, `openrouterModel`."""
+    fork: Fork | None = None
+    native_id: str | None = None
+    """A conversation that the agent had before we knew it, adopted as this session."""
 
 
 class Usage(Wire, omit_defaults=False):
@@ -86,6 +102,10 @@ class SessionState(Wire):
     native_id: str | None = None
     registered: bool = False
     """The agent has durably accepted the native id: from now on it is resumed, never created."""
+    fork_of: str | None = None
+    """The first launch begins with this conversation; gone when the agent has a conversation of its own."""
+    cut_at: str | None = None
+    """The next launch keeps the conversation up to here; gone when the agent has taken a message after the cut."""
     generation: int = 0
     turn_id: str | None = None
     turn_item: str | None = None
@@ -128,7 +148,8 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             )
         case ev.UserMessage():
             title = state.title or _title(event.text)
-            return _replace(state, title=title, last_message=_clip(event.text, 200))
+            queue = hand_over(state.queue, event.item_id)
+            return _replace(state, title=title, last_message=_clip(event.text, 200), queue=queue)
         case ev.AgentMessage():
             return _replace(state, last_message=_clip(event.text, 200))
         case ev.ApprovalRequested():
@@ -139,7 +160,10 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             working = state.status is SessionStatus.WAITING and not left
             return _replace(state, approvals=left, status=SessionStatus.WORKING if working else state.status)
         case ev.QueueUpdate():
-            return _replace(state, queue=_queue_after(state.queue, event))
+            cut_at = None if event.state is ItemState.DELIVERED else state.cut_at
+            return _replace(state, queue=_queue_after(state.queue, event), cut_at=cut_at)
+        case ev.Rewound():
+            return _rewound(state, event)
         case ev.ModeUpdate():
             return _replace(
                 state,
@@ -165,10 +189,24 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             return state
 
 
+def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
+    usage = _replace(state.usage, context_used=None)
+    state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
+    if event.cut_at is None:
+        return _replace(state, native_id=event.native_id, registered=False, fork_of=None)
+    return state
+
+
 def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[QueueItem, ...]:
     if event.state.final:
         return settle(queue, event.item_id)
-    return queue if event.item is None else enqueue(queue, event.item)
+    if event.state is ItemState.HANDED_OVER:
+        return hand_over(queue, event.item_id)
+    if not any(item.id == event.item_id for item in queue):
+        return queue if event.item is None else enqueue(queue, event.item)
+    queue = put_back(queue, event.item_id)
+    first = event.item is not None and event.item.delivery is Delivery.NOW
+    return hurry(queue, event.item_id) if first else queue
 
 
 def _title(text: str) -> str | None:

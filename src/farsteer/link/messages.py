@@ -9,7 +9,7 @@ by the ids they carry.
 
 from __future__ import annotations
 
-from typing import dataclass_transform
+from typing import Any, dataclass_transform
 
 import msgspec
 
@@ -77,6 +77,8 @@ class Reply(Message, tag="reply"):
     state: SessionState | None = None
     seq: int = 0
     """The last event the command caused. The hub passes the answer on when it has stored that one."""
+    result: Any = None
+    """What the command was asked for, as plain JSON values."""
 
 
 class Ping(Message, tag="ping"):

@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
+import msgspec
+
 from farsteer.agents import base
-from farsteer.agents.base import Adapter, LaunchPlan
+from farsteer.agents.base import Output
 from farsteer.core import commands as do
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer
-from farsteer.core.errors import (
-    AgentError,
-    Conflict,
-    ErrorCode,
-    FarsteerError,
-    Internal,
-)
-from farsteer.core.events import SessionStatus, TurnEndReason
+from farsteer.core.errors import Conflict, FarsteerError, Internal, NotCapable
+from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
-from farsteer.core.launch import LaunchRow, Start, decide
-from farsteer.core.queue import ItemState, QueueItem, cancellable, next_item
+from farsteer.core.queue import Delivery, ItemState, QueueItem, next_item, waiting
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.core.wire import Wire
 from farsteer.runner.approvals import ApprovalDesk
-from farsteer.runner.life import Life
+from farsteer.runner.context import ActorContext
+from farsteer.runner.launcher import Launcher
 from farsteer.runner.log import SessionLog
 from farsteer.runner.mailbox import (
     Expired,
@@ -40,50 +34,33 @@ from farsteer.runner.mailbox import (
     Mailbox,
     Outputs,
     Request,
+    Said,
     Shutdown,
+    Silent,
     Started,
     Stopped,
+    WarmUp,
     resolve,
 )
+from farsteer.runner.rewinding import Rewinding
 from farsteer.runner.timers import Timers
+from farsteer.runner.turns import TurnDesk
 
 _log = logging.getLogger(__name__)
-
-_FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
-
-
-class Limits(Wire):
-    """How long things may take, in seconds."""
-
-    startup: float = 60.0
-    interrupt: float = 5.0
-    """An interrupted agent that has not ended its turn by then is ended itself."""
-    stop_grace: float = 3.0
-
-
-@dataclass(slots=True)
-class ActorContext:
-    """What an actor needs from its runner."""
-
-    adapter: Adapter
-    state_dir: str
-    environment: Callable[[Adapter], dict[str, str]]
-    limits: Limits
 
 
 class SessionActor:
     def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
         self.spec = spec
         self._log = log
-        self._context = context
-        self._adapter = context.adapter
+        self._limits = context.limits
+        self._can = context.adapter.capabilities
         self._mailbox = Mailbox()
-        self._life: Life | None = None
-        self._waiting_ready: list[asyncio.Future[None]] = []
-        self._waiting_stopped: list[asyncio.Future[None]] = []
-        self._timers = Timers(self._mailbox)
-        self._approvals = ApprovalDesk(log, self._timers, spec.permission_timeout)
-        self._restart_pending = False
+        timers = self._timers = Timers(self._mailbox)
+        self._approvals = ApprovalDesk(log, timers, spec.permission_timeout)
+        self._turns = TurnDesk(log, self._approvals, timers, context.limits, self._call)
+        self._launcher = Launcher(spec, log, context, self._mailbox, timers, self._hear)
+        self._rewinding: Rewinding | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -99,16 +76,23 @@ class SessionActor:
         """Before it begins: the hub holds this much of the log."""
         self._log.catch_up(held)
 
+    async def begin_with(self, history: Sequence[ev.SessionEvent]) -> None:
+        """Begin with what an agent remembers from before we knew it."""
+        for event in history:
+            self._log.add(event)
+        await self._log.flush()
+        self.begin()
+
     def begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"session {self.spec.id}")
 
-    async def ask(self, command: do.Command) -> None:
+    async def ask(self, command: do.Command) -> Any:
         """Put `command` into the mailbox and wait for its end. Raises what the command raises."""
         if self._closing or self._task is None or self._task.done():
             raise Conflict("this session is closing")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._mailbox.post(Request(command, done))
-        await done
+        return await done
 
     async def close(self, reason: str) -> None:
         """End the process and the actor; the session itself stays in the journal."""
@@ -121,10 +105,12 @@ class SessionActor:
 
     async def _run(self) -> None:
         await self._guarded(self._recover())
-        while not (self._closing and self._life is None):
+        while not (self._closing and self._launcher.life is None):
             mail = await self._mailbox.take()
             await self._guarded(self._handle(mail))
-        self._answer(self._waiting_ready, Conflict("this session is closing"))
+        self._launcher.close()
+        if self._rewinding is not None:
+            resolve(self._rewinding.done, Conflict("this session is closing"))
         self._timers.cancel_all()
         await self._log.close()
         for mail in self._mailbox.rest():
@@ -151,16 +137,24 @@ class SessionActor:
                 while self._mailbox.hears:
                     self._take_said(self._mailbox.next_said())
             case Started():
-                await self._started(mail)
+                error = await self._launcher.started(mail)
+                if error is not None and self._rewinding is not None:
+                    self._rewinding.files_failed(error.message)
+                elif error is not None:
+                    self._turns.settle_waiting(ItemState.FAILED, error.message)
             case Expired():
                 await self._expire(mail.approval_id)
             case InterruptOverdue():
-                if self.state.turn_id == mail.turn_id and self._life is not None:
-                    self._life.end("the agent did not react to the interrupt")
+                if self.state.turn_id == mail.turn_id:
+                    self._launcher.end("the agent did not react to the interrupt")
+            case Silent():
+                self._silent(mail.turn_id)
+            case WarmUp():
+                if not self._closing and self._rewinding is None:
+                    await self._launcher.quiet()
             case Shutdown():
                 self._closing = True
-                if self._life is not None:
-                    self._life.end(mail.reason)
+                self._launcher.end(mail.reason)
 
     async def _answer_request(self, mail: Request) -> None:
         try:
@@ -177,43 +171,49 @@ class SessionActor:
                 await self._log.flush()
                 mail.resolve(None)
 
-    async def _execute(self, command: do.Command, done: asyncio.Future[None]) -> bool:
+    async def _execute(self, command: do.Command, done: asyncio.Future[Any]) -> bool:
         """Do `command`; True if `done` is answered later."""
         match command:
             case do.Create() | do.Resume():
-                if self._ready():
+                if self._launcher.ready:
                     return False
-                self._waiting_ready.append(done)
-                await self._ensure_life()
+                self._launcher.when_ready(done)
+                await self._launcher.ensure()
                 return True
             case do.Send():
-                self._log.enqueue(command.item)
+                await self._send(command.item)
+            case do.SendNow():
+                await self._send_now(command.item_id)
             case do.Cancel():
-                item = cancellable(self.state.queue, command.item_id, in_turn=self.state.turn_item)
-                self._settle(item.id, ItemState.CANCELLED, "cancelled by the sender")
+                item = waiting(self.state.queue, command.item_id)
+                self._turns.settle(item.id, ItemState.CANCELLED, "cancelled by the sender")
             case do.Abort():
                 await self._abort()
             case do.Stop():
-                return self._stop(done)
+                self._turns.settle_waiting(ItemState.CANCELLED, "the session was stopped")
+                return self._launcher.stop("stopped", done)
+            case do.Warm():
+                if self._rewinding is None:
+                    await self._launcher.warm()
+            case do.Rewind():
+                await self._rewind(command, done)
+                return True
             case do.Respond():
                 await self._respond(command.approval_id, command.answer)
             case do.Configure():
                 await self._configure(command)
             case do.Delete():
                 self._closing = True
-                if self._life is None:
-                    return False
-                self._waiting_stopped.append(done)
-                self._life.end("the session was deleted")
-                return True
+                return self._launcher.stop("the session was deleted", done)
+            case do.Conversations():
+                raise Internal("a session lists no conversations")
         return False
 
     async def _recover(self) -> None:
         """Close what an earlier life of the runner left open. Nothing is run again."""
         state = self.state
         if state.turn_id is not None:
-            self._settle(str(state.turn_item), ItemState.UNKNOWN, "the runner ended while handing it over")
-            self._end_turn(TurnEndReason.LOST, "the runner ended in the middle of this turn")
+            self._turns.lost()
         if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and state.generation:
             self._log.add(ev.LaunchEnd(generation=state.generation, reason="the runner ended"))
 
@@ -221,80 +221,60 @@ class SessionActor:
         """Deliver the next message if nothing stands in its way."""
         if self._closing:
             return
-        if (
-            self._restart_pending
-            and self.state.turn_id is None
-            and self._life is not None
-            and self._life.ready
-        ):
-            self._restart_pending = False
-            self._life.end("restart with the new configuration")
-            return
-        while (item := next_item(self.state.queue, in_turn=self.state.turn_id)) is not None:
-            if not self._ready():
-                await self._ensure_life()
+        if self._rewinding is not None:
+            await self._go_on_rewinding(self._rewinding)
+        while self._rewinding is None and self.state.turn_id is None:
+            item = next_item(self.state.queue)
+            if item is None:
+                self._launcher.settle()
                 return
-            await self._deliver(item)
+            if self._launcher.outdated:
+                self._launcher.renew()
+                return
+            if not self._launcher.ready:
+                await self._launcher.ensure()
+            launch = self._launcher.launch
+            if not self._launcher.ready or launch is None:
+                return
+            await self._turns.deliver(item, launch)
 
-    # -- turns
+    # -- what the agent says
 
-    async def _deliver(self, item: QueueItem) -> None:
-        assert self._life is not None
-        assert self._life.launch is not None
-        turn_id = new_id()
-        attached = self._log.attachments(item)
-        self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
-        self._log.add(
-            ev.UserMessage(
-                item_id=item.id, text=item.text, attachments=item.attachments, sent_from=item.sent_from
-            ),
-            local_id=item.local_id,
-        )
-        await self._log.flush()
-        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached)
-        try:
-            await self._call(self._life.launch.send(prompt))
-        except FarsteerError as error:
-            # A refusal is certain; an agent that died or did not answer may have taken it.
-            state = ItemState.UNKNOWN if error.code in _FATE_UNKNOWN else ItemState.FAILED
-            self._not_delivered(turn_id, item, state, error.message)
-        except Exception as error:  # noqa: BLE001
-            _log.exception("session %s: handing over a message failed", self.spec.id)
-            reason = f"handing it over failed: {type(error).__name__}"
-            self._not_delivered(turn_id, item, ItemState.UNKNOWN, reason)
-        else:
-            self._settle(item.id, ItemState.DELIVERED)
-
-    def _not_delivered(self, turn_id: str, item: QueueItem, state: ItemState, reason: str) -> None:
-        if self.state.turn_id == turn_id:
-            self._settle(item.id, state, reason)
-            self._end_turn(TurnEndReason.FAILED, reason)
-
-    async def _call(self, call: Coroutine[Any, Any, None]) -> None:
+    async def _call(self, call: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
         """Ask something of the agent, and go on hearing it meanwhile: it may have to speak before it can answer."""
         asked = asyncio.create_task(call)
         try:
-            while True:
-                heard = asyncio.create_task(self._mailbox.heard())
-                await asyncio.wait((asked, heard), return_when=asyncio.FIRST_COMPLETED)
-                heard.cancel()
-                if asked.done():
-                    break
-                self._take_said(self._mailbox.next_said())
-                await self._log.flush()
+            async with asyncio.timeout(timeout):
+                while True:
+                    heard = asyncio.create_task(self._mailbox.heard())
+                    try:
+                        await asyncio.wait((asked, heard), return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        heard.cancel()
+                    if asked.done():
+                        break
+                    self._take_said(self._mailbox.next_said())
+                    await self._log.flush()
         finally:
             asked.cancel()
-        await asked
+        return await asked
 
-    def _take_said(self, mail: Outputs | Stopped) -> None:
-        life = self._life
+    def _take_said(self, mail: Said) -> None:
+        life = self._launcher.life
         if life is None or life.generation != mail.generation:
             return
         if isinstance(mail, Stopped):
             self._exited(base.Exited(exit_code=None, reason="stopped"))
-            return
+        else:
+            self._hear(mail.outputs)
+
+    def _hear(self, outputs: Sequence[Output]) -> None:
+        if self._launcher.keep(outputs):
+            # Of a warm process only its end concerns us.
+            outputs = [output for output in outputs if isinstance(output, base.Exited)]
+        self._turns.patience.heard()
         deltas: list[ev.Delta] = []
-        for output in mail.outputs:
+        for output in outputs:
             if isinstance(output, base.Fragment):
                 deltas.append(output.delta)
                 continue
@@ -303,69 +283,140 @@ class SessionActor:
                 deltas = []
             match output:
                 case base.Said():
-                    self._log.add(output.event)
+                    self._take(output.event)
                 case base.Asked():
                     self._approvals.open(output.approval)
                 case base.Withdrawn():
                     self._approvals.withdraw(output.approval_id)
                 case base.TurnEnded():
-                    self._turn_ended(output)
+                    self._turns.ended(output, self._launcher.life)
                 case base.Registered():
-                    self._log.patch(native_id=output.native_id, registered=True)
+                    self._register(output.native_id)
                 case base.Exited():
                     self._exited(output)
         if deltas:
             self._log.stream(deltas)
 
-    def _turn_ended(self, output: base.TurnEnded) -> None:
-        if self.state.turn_id != output.turn_id:
-            return
-        reason, error = output.reason, output.error
-        # The hand-over may not have returned yet: an end by the agent's own word proves it, a crash proves nothing.
-        crashed = reason is TurnEndReason.CRASHED
-        self._settle(str(self.state.turn_item), ItemState.UNKNOWN if crashed else ItemState.DELIVERED)
-        if reason is TurnEndReason.CRASHED and self._life is not None and self._life.reason is not None:
-            reason, error = TurnEndReason.CANCELLED, self._life.reason
-        self._end_turn(reason, error)
+    def _take(self, event: ev.SessionEvent) -> None:
+        if isinstance(event, ev.UsageUpdate):
+            event = self._turns.attributed(event)
+        else:
+            self._turns.patience.note(event)
+        self._log.add(event)
 
-    def _end_turn(self, reason: TurnEndReason, error: str | None = None) -> None:
-        self._approvals.withdraw_all()
-        turn_id = self.state.turn_id
-        if turn_id is not None:
-            self._timers.cancel(turn_id)
-            self._log.add(ev.TurnEnd(turn_id=turn_id, reason=reason, error=error))
+    def _register(self, native_id: str) -> None:
+        """The agent's word that it keeps this conversation. A fork is its own from now on, with its cut."""
+        if self.state.fork_of is None:
+            self._log.patch(native_id=native_id, registered=True)
+        else:
+            self._log.patch(native_id=native_id, registered=True, fork_of=None, cut_at=None)
+
+    def _exited(self, output: base.Exited) -> None:
+        life = self._launcher.life
+        if life is not None:
+            self._turns.cut_short(life, output.reason)
+            self._launcher.exited(output)
+
+    def _silent(self, turn_id: str) -> None:
+        if self.state.turn_id != turn_id:
+            return
+        silence = self._turns.patience.exhausted(turn_id, self.state.approvals)
+        if silence is not None:
+            reason = f"the agent said nothing for {silence:.0f} s"
+            self._launcher.end(reason, renews=True, blame=TurnEndReason.FAILED)
+
+    # -- messages
+
+    async def _send(self, item: QueueItem) -> None:
+        if item.delivery is Delivery.STEER and not self._can.steer:
+            raise NotCapable("this agent takes no message into a running turn")
+        if self._log.knows(item.id):
+            return
+        self._log.enqueue(item)
+        if item.delivery is Delivery.NOW:
+            await self._turns.interrupt(self._launcher.life)
+        elif item.delivery is Delivery.STEER and self.state.turn_id is not None:
+            launch, first = self._launcher.launch, next_item(self.state.queue)
+            # Nothing overtakes what waits already.
+            if launch is not None and self._launcher.ready and first is not None and first.id == item.id:
+                await self._turns.steer(first, launch)
+
+    async def _send_now(self, item_id: str) -> None:
+        item = msgspec.structs.replace(waiting(self.state.queue, item_id), delivery=Delivery.NOW)
+        self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
+        await self._turns.interrupt(self._launcher.life)
 
     async def _abort(self) -> None:
-        """Interrupt in bounded steps: ask, wait for the real end of the turn, else end the process."""
-        turn_id = self.state.turn_id
-        if turn_id is None:
-            waiting = next_item(self.state.queue, in_turn=None)
-            if waiting is not None:
-                self._settle(waiting.id, ItemState.CANCELLED, "aborted before it started")
+        """Interrupt the turn; with none running, take back what is about to start one."""
+        if self.state.turn_id is not None:
+            await self._turns.interrupt(self._launcher.life)
             return
-        if self._timers.running(turn_id) or self._life is None or self._life.launch is None:
-            return
-        life, launch = self._life, self._life.launch
-        self._timers.start(turn_id, self._context.limits.interrupt, InterruptOverdue(turn_id))
-        try:
-            await self._call(launch.interrupt())
-        except FarsteerError as error:
-            _log.warning("session %s: interrupt failed: %s", self.spec.id, error)
-            life.end("the agent could not be interrupted")
+        item = next_item(self.state.queue)
+        if item is not None:
+            self._turns.settle(item.id, ItemState.CANCELLED, "aborted before it started")
 
-    def _settle(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
-        """Give a waiting item its outcome; the first one counts."""
-        if any(item.id == item_id for item in self.state.queue):
-            self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
+    # -- rewinding
+
+    async def _rewind(self, command: do.Rewind, done: asyncio.Future[Any]) -> None:
+        if not self._can.rewind:
+            raise NotCapable("this agent cannot go back in a conversation")
+        if self._rewinding is not None:
+            raise Conflict("this conversation is being rewound already")
+        if command.first_seq > self.state.seq:
+            raise Conflict("there is no such entry in the log")
+        self._turns.settle_waiting(ItemState.CANCELLED, "the conversation was rewound")
+        self._rewinding = Rewinding(command, done)
+        await self._turns.interrupt(self._launcher.life)
+
+    async def _go_on_rewinding(self, rewinding: Rewinding) -> None:
+        """The next step, if nothing has to be waited for. What is sent meanwhile waits behind the cut."""
+        if self.state.turn_id is not None:
+            return
+        if rewinding.files is None:
+            await self._restore(rewinding)
+            if rewinding.files is None:
+                return
+        if self._launcher.life is not None:
+            self._launcher.end("the conversation was rewound")
+            return
+        command = rewinding.command
+        fresh = new_id() if command.cut_at is None and self._can.caller_chosen_id else None
+        event = ev.Rewound(
+            first_seq=command.first_seq, files=rewinding.files, cut_at=command.cut_at, native_id=fresh, by=command.by
+        )  # fmt: skip
+        self._log.add(event)
+        await self._log.flush()
+        self._rewinding = None
+        resolve(rewinding.done, None, event)
+        self._launcher.warm_soon()
+
+    async def _restore(self, rewinding: Rewinding) -> None:
+        message_id, after = rewinding.command.files_at, rewinding.command.cut_at
+        if message_id is None:
+            rewinding.files = FilesRestored(status=FileRestore.SKIPPED)
+        elif not self._can.file_restore:
+            rewinding.files = FilesRestored(status=FileRestore.UNSUPPORTED)
+        elif not self._launcher.ready:
+            await self._launcher.ensure()
+        launch = self._launcher.launch
+        if rewinding.files is not None or message_id is None or launch is None or not self._launcher.ready:
+            return
+        try:
+            rewinding.files = await self._call(launch.restore_files(message_id, after), self._limits.restore)
+        except TimeoutError:
+            rewinding.files_failed("the agent took too long")
+        except FarsteerError as error:
+            rewinding.files_failed(error.message)
 
     # -- approvals
 
     async def _respond(self, approval_id: str, answer: Answer) -> None:
         approval = self._approvals.get(approval_id)
         answer = check_answer(approval, answer)
-        if self._life is None or self._life.launch is None:
+        launch = self._launcher.launch
+        if launch is None:
             raise Conflict("the agent that asked is gone")
-        await self._call(self._life.launch.answer(approval, answer))
+        await self._call(launch.answer(approval, answer))
         self._approvals.close(approval_id, answer)
         if answer.mode is not None:
             await self._configure(do.Configure(permission_mode=answer.mode))
@@ -388,8 +439,7 @@ class SessionActor:
         effort = change.effort if change.effort != state.effort else None
         if mode is None and model is None and effort is None:
             return
-        launch = self._life.launch if self._life is not None else None
-        can = self._adapter.capabilities
+        launch, can = self._launcher.launch, self._can
         if launch is not None:
             if mode is not None and can.live_mode:
                 await self._call(launch.set_permission_mode(mode))
@@ -398,108 +448,8 @@ class SessionActor:
             if effort is not None and can.live_effort:
                 await self._call(launch.set_effort(effort))
         live = (mode is None or can.live_mode) and (model is None or can.live_model)
-        if self._life is not None and not (live and (effort is None or can.live_effort)):
-            self._restart_pending = True
+        live = live and (effort is None or can.live_effort)
         self._log.add(ev.ModeUpdate(permission_mode=mode, model=model, effort=effort))
-
-    # -- launches
-
-    def _ready(self) -> bool:
-        return self._life is not None and self._life.ready
-
-    async def _ensure_life(self) -> None:
-        """Start a process unless one is there; one that is ending is replaced when it is gone."""
-        if self._life is not None:
-            return
-        plan = self._plan()
-        self._restart_pending = False
-        self._life = Life(self._adapter, plan, self._mailbox, self._context.limits.stop_grace)
-        resumed = plan.decision.start is Start.RESUME
-        self._log.add(
-            ev.LaunchStart(generation=plan.generation, resumed=resumed, native_id=plan.decision.native_id)
-        )
-        self._log.add(ev.StatusUpdate(status=SessionStatus.STARTING))
-        await self._log.flush()
-        self._life.begin()
-
-    def _plan(self) -> LaunchPlan:
-        state, adapter = self.state, self._adapter
-        decision = decide(
-            LaunchRow(
-                session_id=state.id, agent=state.agent, native_id=state.native_id, registered=state.registered
-            ),
-            agent=adapter.name,
-            caller_chosen_id=adapter.capabilities.caller_chosen_id,
-            transcript_found=not state.registered
-            and adapter.has_transcript(state.id, self._context.state_dir),
-        )
-        return LaunchPlan(
-            session_id=state.id, directory=state.directory, generation=state.generation + 1, decision=decision,
-            permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=self.spec.source,
-            options=self.spec.options, environment=self._context.environment(adapter),
-            state_dir=self._context.state_dir, startup_timeout=self._context.limits.startup,
-        )  # fmt: skip
-
-    async def _started(self, mail: Started) -> None:
-        life = self._life
-        if life is None or life.generation != mail.generation:
-            if mail.launch is not None:
-                await mail.launch.stop(self._context.limits.stop_grace)
-            return
-        if mail.launch is None:
-            await self._not_started(life, mail.error or AgentError("the agent did not start"))
-            return
-        life.started(mail.launch)
-        if mail.launch.native_id not in (None, self.state.native_id):
-            self._log.patch(native_id=mail.launch.native_id)
-        if life.ready:
-            self._log.add(ev.StatusUpdate(status=SessionStatus.IDLE))
-            await self._log.flush()
-            self._answer(self._waiting_ready, None)
-
-    async def _not_started(self, life: Life, error: FarsteerError) -> None:
-        self._life = None
-        self._log.add(ev.LaunchEnd(generation=life.generation, reason=life.reason or error.message))
-        if life.reason is None:
-            self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
-            for item in self.state.queue:
-                self._settle(item.id, ItemState.FAILED, error.message)
-        await self._log.flush()
-        self._answer(self._waiting_ready, error)
-        self._answer(self._waiting_stopped, None)
-
-    def _stop(self, done: asyncio.Future[None]) -> bool:
-        for item in self.state.queue:
-            if item.id != self.state.turn_item:
-                self._settle(item.id, ItemState.CANCELLED, "the session was stopped")
-        if self._life is None:
-            return False
-        self._waiting_stopped.append(done)
-        self._life.end("stopped")
-        return True
-
-    def _exited(self, output: base.Exited) -> None:
-        life = self._life
-        assert life is not None
-        self._life = None
-        if self.state.turn_id is not None:
-            self._settle(str(self.state.turn_item), ItemState.UNKNOWN, "the agent ended while taking it")
-            if life.reason is not None:
-                self._end_turn(TurnEndReason.CANCELLED, life.reason)
-            else:
-                self._end_turn(TurnEndReason.CRASHED, output.reason)
-        self._log.add(
-            ev.LaunchEnd(
-                generation=life.generation, reason=life.reason or output.reason, exit_code=output.exit_code,
-                stderr=output.stderr if life.reason is None else None,
-            )
-        )  # fmt: skip
-        self._answer(self._waiting_ready, AgentError(output.reason, code=ErrorCode.AGENT_DIED))
-        self._answer(self._waiting_stopped, None)
-
-    # -- small things
-
-    def _answer(self, waiting: list[asyncio.Future[None]], error: FarsteerError | None) -> None:
-        for done in waiting:
-            resolve(done, error)
-        waiting.clear()
+        # A process that is starting or warm was told the old values.
+        if self._launcher.life is not None and not (live and launch is not None):
+            self._launcher.outdate()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from farsteer.agents import registry
 from farsteer.core import commands as do
-from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
+from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
 from farsteer.runner.directory import check_directory
@@ -41,8 +42,11 @@ class Creation:
         spec, runner = self._spec, self._runner
         known = runner.actor(spec.id)
         if known is not None:
-            await known.ask(do.Create(spec=spec))
+            if spec.native_id is None:
+                await known.ask(do.Create(spec=spec))
             return known.state
+        if spec.native_id is not None:
+            return await self._adopt(spec.native_id)
         directory = self._directory()
         agent = await self._agent()
         if spec.session_type is SessionType.WORKTREE:
@@ -60,6 +64,9 @@ class Creation:
                 model=spec.model,
                 effort=spec.effort,
                 worktree=self._worktree,
+                seq=spec.fork.copied if spec.fork else 0,
+                fork_of=spec.fork.native_id if spec.fork else None,
+                cut_at=spec.fork.cut_at if spec.fork else None,
             ),
         )
         try:
@@ -70,9 +77,33 @@ class Creation:
         self._note("launch", f"{agent} is ready to take a message")
         return actor.state
 
-    def _directory(self) -> Path:
+    async def _adopt(self, native_id: str) -> SessionState:
+        """A conversation that the agent has already becomes a session; its history is the beginning of the log."""
+        spec, runner = self._spec, self._runner
+        agent = await self._agent()
+        self._step = "history"
+        adopted = runner.session_of(agent, native_id)
+        if adopted is not None:
+            raise Conflict("this conversation is a session already", session=adopted)
+        state_dir = str(runner.state_dir(agent))
+        conversation, events = await registry.adapter(agent).history(native_id, state_dir)
+        self._note("history", f"{len(events)} entries of {native_id}")
+        directory = self._directory(conversation.directory)
+        title = spec.title or conversation.title
+        actor = await runner.create(
+            spec,
+            SessionState(
+                id=spec.id, agent=agent, directory=str(directory), status=SessionStatus.STOPPED, title=title,
+                title_by_user=spec.title is not None, permission_mode=spec.permission_mode, model=spec.model,
+                effort=spec.effort, native_id=native_id, registered=True,
+            ),
+            events,
+        )  # fmt: skip
+        return actor.state
+
+    def _directory(self, wanted: str | None = None) -> Path:
         self._step = "directory"
-        directory = check_directory(self._spec.directory, self._runner.settings.roots)
+        directory = check_directory(wanted or self._spec.directory, self._runner.settings.roots)
         self._note("directory", f"running in {directory}")
         return directory
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from farsteer.agents.base import Adapter, Launch, LaunchPlan
+from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
+from farsteer.core.events import TurnEndReason
 from farsteer.runner.mailbox import Mailbox, Started, Stopped
 
 _log = logging.getLogger(__name__)
@@ -15,16 +16,29 @@ _log = logging.getLogger(__name__)
 class Life:
     """Starting and stopping take time: they run as tasks here and report to the actor's mailbox."""
 
-    def __init__(self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, stop_grace: float) -> None:
-        self.generation = plan.generation
+    def __init__(
+        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, stop_grace: float, *, warm: bool = False
+    ) -> None:
+        self.plan = plan
         self.launch: Launch | None = None
+        self.warm = warm
+        """Started in advance: no client knows of it yet."""
+        self.unheard: list[Output] = []
+        """What a warm agent has said; heard when it is needed."""
         self.reason: str | None = None
         """Why we end it; None while we do not."""
+        self.renews = False
+        """Another one is to follow it."""
+        self.blame = TurnEndReason.CANCELLED
+        """How a turn ends that is cut short by our ending it."""
         self._adapter = adapter
-        self._plan = plan
         self._mailbox = mailbox
         self._stop_grace = stop_grace
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def generation(self) -> int:
+        return self.plan.generation
 
     @property
     def ready(self) -> bool:
@@ -32,25 +46,27 @@ class Life:
         return self.launch is not None and self.reason is None
 
     def begin(self) -> None:
-        self._task = asyncio.create_task(self._start(), name=f"start {self._plan.session_id}")
+        self._task = asyncio.create_task(self._start(), name=f"start {self.plan.session_id}")
 
     def started(self, launch: Launch) -> None:
         self.launch = launch
         if self.reason is not None:
             self._stop(launch)
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, *, renews: bool = False, blame: TurnEndReason | None = None) -> None:
         """Begin to end it; the first reason counts."""
         if self.reason is not None:
             return
         self.reason = reason
+        self.renews = renews
+        self.blame = blame or self.blame
         if self.launch is not None:
             self._stop(self.launch)
         elif self._task is not None:
             self._task.cancel()
 
     async def _start(self) -> None:
-        plan = self._plan
+        plan = self.plan
         launch: Launch | None = None
         error: FarsteerError | None = None
         try:
@@ -65,11 +81,11 @@ class Life:
         self._mailbox.post(Started(plan.generation, launch, error))
 
     def _stop(self, launch: Launch) -> None:
-        self._task = asyncio.create_task(self._end(launch), name=f"stop {self._plan.session_id}")
+        self._task = asyncio.create_task(self._end(launch), name=f"stop {self.plan.session_id}")
 
     async def _end(self, launch: Launch) -> None:
         try:
             await launch.stop(self._stop_grace)
         except Exception:  # noqa: BLE001
-            _log.exception("session %s: stopping the agent failed", self._plan.session_id)
+            _log.exception("session %s: stopping the agent failed", self.plan.session_id)
         self._mailbox.post(Stopped(self.generation))

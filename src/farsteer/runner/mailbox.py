@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from farsteer.agents.base import Launch, Output
 from farsteer.core.commands import Command
@@ -19,7 +20,7 @@ class Request:
     """A command; `done` gets its end."""
 
     command: Command
-    done: asyncio.Future[None]
+    done: asyncio.Future[Any]
 
     def resolve(self, error: FarsteerError | None) -> None:
         resolve(self.done, error)
@@ -58,13 +59,25 @@ class InterruptOverdue:
 
 
 @dataclass(frozen=True, slots=True)
+class Silent:
+    """Nothing was heard in this turn for as long as is allowed, at most."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """Things have been quiet for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
 
 Said = Outputs | Stopped
 """What comes from an agent: in its own lane, in order."""
-Order = Request | Started | Expired | InterruptOverdue | Shutdown
+Order = Request | Started | Expired | InterruptOverdue | Silent | WarmUp | Shutdown
 """What anybody else wants."""
 Mail = Said | Order
 
@@ -144,10 +157,10 @@ class MailboxSink:
         self._mailbox.post(Outputs(self._generation, outputs))
 
 
-def resolve(done: asyncio.Future[None], error: FarsteerError | None) -> None:
+def resolve(done: asyncio.Future[Any], error: FarsteerError | None, result: object = None) -> None:
     if done.done():
         return
     if error is None:
-        done.set_result(None)
+        done.set_result(result)
     else:
         done.set_exception(error)

@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from farsteer.agents import registry
 from farsteer.agents.base import Adapter
 from farsteer.agents.environment import scrubbed
 from farsteer.core import commands as do
 from farsteer.core.capabilities import MachineInfo
+from farsteer.core.conversation import Conversation
 from farsteer.core.errors import FarsteerError, Internal, NotFound
+from farsteer.core.events import SessionEvent
 from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import plain
 from farsteer.db.home import HomeLock, prepare_home
 from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import machine
-from farsteer.runner.actor import ActorContext, Limits, SessionActor
+from farsteer.runner.actor import SessionActor
+from farsteer.runner.context import ActorContext, Limits
 from farsteer.runner.creation import Creation
 from farsteer.runner.journal import Journal, Stored
 from farsteer.runner.lanes import Lanes
@@ -82,14 +89,16 @@ class Runner:
         try:
             if isinstance(command, do.Create):
                 return await Creation(self, command.spec).run(call.id)
+            if isinstance(command, do.Conversations):
+                return Reply(id=call.id, result=plain(await self.conversations(command)))
             actor = self._actors.get(call.session)
             if isinstance(command, do.Delete):
                 await self.forget(call.session)
             elif actor is None:
                 raise NotFound("this machine does not have that session")
             else:
-                await actor.ask(command)
-                return Reply(id=call.id, seq=actor.state.seq)
+                result = await actor.ask(command)
+                return Reply(id=call.id, seq=actor.state.seq, result=plain(result))
         except FarsteerError as error:
             return Reply(id=call.id, error=error.record())
         except Exception as error:  # noqa: BLE001
@@ -100,10 +109,32 @@ class Runner:
     def actor(self, session: str) -> SessionActor | None:
         return self._actors.get(session)
 
-    async def create(self, spec: SessionSpec, state: SessionState) -> SessionActor:
+    async def conversations(self, wanted: do.Conversations) -> list[Conversation]:
+        """What an agent has stored here; each that is a session already says which."""
+        adapter = registry.adapter(wanted.agent)
+        found = await adapter.conversations(str(self.state_dir(adapter.name)), wanted.directory, wanted.limit)
+        return [replace(one, session_id=self.session_of(one.agent, one.native_id)) for one in found]
+
+    def session_of(self, agent: str, native_id: str) -> str | None:
+        """The session that a conversation belongs to."""
+        for session, actor in self._actors.items():
+            if actor.state.agent == agent and actor.state.native_id == native_id:
+                return session
+        return None
+
+    def state_dir(self, agent: str) -> Path:
+        """Where an adapter keeps its files."""
+        path = self.home / "agents" / agent
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    async def create(
+        self, spec: SessionSpec, state: SessionState, history: Sequence[SessionEvent] = ()
+    ) -> SessionActor:
+        """A new session; `history` is what its log begins with."""
         await self._journal.create(spec, state)
         actor = self.adopt(Stored(spec, state))
-        actor.begin()
+        await actor.begin_with(history)
         return actor
 
     async def _welcomed(self, welcome: Welcome) -> None:
@@ -120,8 +151,7 @@ class Runner:
         """The actor of a session that is in the journal; the caller begins it."""
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
-        state_dir = self.home / "agents" / state.agent
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state_dir = self.state_dir(state.agent)
         log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads)
         context = ActorContext(adapter, str(state_dir), self._environment, self.limits)
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
@@ -133,8 +163,19 @@ class Runner:
         actor = self._actors.pop(session, None)
         if actor is not None:
             await actor.close("the session was deleted")
+            await self._discard(actor)
         self._lanes.forget(session)
         await self._journal.forget(session)
+
+    async def _discard(self, actor: SessionActor) -> None:
+        """The agent's own files go too, unless the conversation was there before us."""
+        state = actor.state
+        if state.native_id is None or actor.spec.native_id is not None:
+            return
+        try:
+            await registry.adapter(state.agent).discard(state.native_id, str(self.state_dir(state.agent)))
+        except (OSError, FarsteerError):
+            _log.exception("session %s: the agent's files could not be deleted", state.id)
 
     def _environment(self, adapter: Adapter) -> dict[str, str]:
         return scrubbed(os.environ, (*adapter.environment_names, *self.settings.environment))

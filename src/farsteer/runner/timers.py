@@ -14,7 +14,11 @@ class Timers:
 
     def start(self, key: str, seconds: float, mail: Mail) -> None:
         self.cancel(key)
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._mailbox.post, mail)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._ring, key, mail)
+
+    def _ring(self, key: str, mail: Mail) -> None:
+        del self._timers[key]
+        self._mailbox.post(mail)
 
     def running(self, key: str) -> bool:
         return key in self._timers

@@ -38,5 +38,5 @@ class DemoAdapter(Adapter):
                 check_id(name, "session")
         return await DemoLaunch.start(ARGV, plan, sink)
 
-    def has_transcript(self, session_id: str, state_dir: str) -> bool:
-        return is_uuid(session_id) and has_messages(state_dir, session_id)
+    def has_transcript(self, native_id: str, state_dir: str) -> bool:
+        return is_uuid(native_id) and has_messages(state_dir, native_id)

@@ -67,5 +67,5 @@ class DroidAdapter(Adapter):
             raise AgentError("no droid on PATH", code=ErrorCode.AGENT_NOT_INSTALLED, install=binary.INSTALL)
         return await DroidLaunch.start((path, *_PROTOCOL, "--cwd", plan.directory), plan, sink)
 
-    def has_transcript(self, session_id: str, state_dir: str) -> bool:
-        return is_uuid(session_id) and has_messages(Path.home(), session_id)
+    def has_transcript(self, native_id: str, state_dir: str) -> bool:
+        return is_uuid(native_id) and has_messages(Path.home(), native_id)

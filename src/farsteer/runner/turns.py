@@ -1,0 +1,187 @@
+"""A session's turns: a message handed over once, one end, and an outcome for everything that waited."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from farsteer.agents import base
+from farsteer.agents.base import Launch
+from farsteer.core import events as ev
+from farsteer.core.errors import ErrorCode, FarsteerError
+from farsteer.core.events import TurnEndReason
+from farsteer.core.ids import new_id
+from farsteer.core.queue import ItemState, QueueItem
+from farsteer.runner.approvals import ApprovalDesk
+from farsteer.runner.context import Limits
+from farsteer.runner.life import Life
+from farsteer.runner.log import SessionLog
+from farsteer.runner.mailbox import InterruptOverdue
+from farsteer.runner.patience import Patience
+from farsteer.runner.timers import Timers
+
+_log = logging.getLogger(__name__)
+
+_FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
+
+Call = Callable[[Coroutine[Any, Any, Any], float | None], Awaitable[Any]]
+"""Ask something of the agent, hearing it meanwhile; TimeoutError after so many seconds."""
+
+
+class TurnDesk:
+    def __init__(
+        self, log: SessionLog, approvals: ApprovalDesk, timers: Timers, limits: Limits, call: Call
+    ) -> None:
+        self._log = log
+        self._approvals = approvals
+        self._timers = timers
+        self._limits = limits
+        self._call = call
+        self._last: str | None = None
+        """The turn that ran last: what an agent counts afterwards is of that one."""
+        self.patience = Patience(timers, limits.silence, limits.tool_silence)
+
+    # -- handing over
+
+    async def deliver(self, item: QueueItem, launch: Launch) -> None:
+        """Begin a turn with `item`. It is on the disk that the agent may have it before the agent does."""
+        turn_id = self._last = new_id()
+        attached = self._log.attachments(item)
+        self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
+        self._show(item)
+        await self._log.flush()
+        self.patience.begin(turn_id)
+        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached, message_id=item.id)
+        try:
+            await self._call(launch.send(prompt), None)
+        except FarsteerError as error:
+            # A refusal is certain; an agent that died or did not answer may have taken it.
+            state = ItemState.UNKNOWN if error.code in _FATE_UNKNOWN else ItemState.FAILED
+            self._not_delivered(turn_id, item, state, error.message)
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s: handing over a message failed", self._log.state.id)
+            reason = f"handing it over failed: {type(error).__name__}"
+            self._not_delivered(turn_id, item, ItemState.UNKNOWN, reason)
+        else:
+            self.settle(item.id, ItemState.DELIVERED)
+
+    def _not_delivered(self, turn_id: str, item: QueueItem, state: ItemState, reason: str) -> None:
+        if self._log.state.turn_id == turn_id:
+            self.settle(item.id, state, reason)
+            self.end(TurnEndReason.FAILED, reason)
+
+    async def steer(self, item: QueueItem, launch: Launch) -> None:
+        """Hand `item` into the running turn; one that the agent refuses stays in the queue."""
+        turn_id = self._log.state.turn_id
+        assert turn_id is not None
+        attached = self._log.attachments(item)
+        self._log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.HANDED_OVER))
+        await self._log.flush()
+        prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached, message_id=item.id)
+        try:
+            await self._call(launch.steer(prompt), None)
+        except FarsteerError as error:
+            if not self._waits(item.id):
+                return
+            if error.code in _FATE_UNKNOWN:
+                self._show(item)
+                self.settle(item.id, ItemState.UNKNOWN, error.message)
+            else:
+                self._log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, reason=error.message))
+        else:
+            if self._waits(item.id):
+                self._show(item)
+                self.settle(item.id, ItemState.DELIVERED)
+
+    def _show(self, item: QueueItem) -> None:
+        self._log.add(
+            ev.UserMessage(
+                item_id=item.id, text=item.text, attachments=item.attachments, sent_from=item.sent_from
+            ),
+            local_id=item.local_id,
+        )
+
+    # -- interrupting
+
+    async def interrupt(self, life: Life | None) -> None:
+        """In bounded steps: ask, wait for the turn's real end, else end the process."""
+        turn_id = self._log.state.turn_id
+        if turn_id is None or self._timers.running(turn_id) or life is None or life.launch is None:
+            return
+        try:
+            await self._call(life.launch.interrupt(), self._limits.interrupt)
+        except TimeoutError:
+            life.end("the agent did not react to the interrupt")
+        except FarsteerError as error:
+            _log.warning("session %s: interrupt failed: %s", self._log.state.id, error)
+            life.end("the agent could not be interrupted")
+        else:
+            if self._log.state.turn_id == turn_id:
+                self._timers.start(turn_id, self._limits.interrupt_end, InterruptOverdue(turn_id))
+
+    # -- ending
+
+    def ended(self, output: base.TurnEnded, life: Life | None) -> None:
+        """The agent's own word, or its adapter's about a crash."""
+        if self._log.state.turn_id != output.turn_id:
+            return
+        reason, error = output.reason, output.error
+        if reason is TurnEndReason.CRASHED:
+            self._settle_handed_over(ItemState.UNKNOWN)
+        else:
+            # The hand-over may not have returned yet; an end by the agent's own word proves it.
+            self.settle(str(self._log.state.turn_item), ItemState.DELIVERED)
+        if life is not None and life.reason and reason in (TurnEndReason.CRASHED, TurnEndReason.CANCELLED):
+            reason, error = life.blame, life.reason
+        self.end(reason, error)
+
+    def cut_short(self, life: Life, why: str) -> None:
+        """The process is gone; a turn that was running has no other end."""
+        if self._log.state.turn_id is not None:
+            self._settle_handed_over(ItemState.UNKNOWN, "the agent ended while taking it")
+            if life.reason is not None:
+                self.end(life.blame, life.reason)
+            else:
+                self.end(TurnEndReason.CRASHED, why)
+
+    def lost(self) -> None:
+        """An earlier life of the runner ended inside a turn."""
+        self._settle_handed_over(ItemState.UNKNOWN, "the runner ended while handing it over")
+        self.end(TurnEndReason.LOST, "the runner ended in the middle of this turn")
+
+    def end(self, reason: TurnEndReason, error: str | None = None) -> None:
+        self._approvals.withdraw_all()
+        self.patience.end()
+        turn_id = self._log.state.turn_id
+        if turn_id is not None:
+            self._timers.cancel(turn_id)
+            self._log.add(ev.TurnEnd(turn_id=turn_id, reason=reason, error=error))
+
+    # -- the queue
+
+    def settle(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
+        """Give a waiting item its outcome; the first one counts."""
+        if self._waits(item_id):
+            self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
+
+    def _waits(self, item_id: str) -> bool:
+        return any(item.id == item_id for item in self._log.state.queue)
+
+    def settle_waiting(self, state: ItemState, reason: str) -> None:
+        """Give every item that no agent has the same outcome, each by name."""
+        for item in self._log.state.queue:
+            if item.state is not ItemState.HANDED_OVER:
+                self.settle(item.id, state, reason)
+
+    def _settle_handed_over(self, state: ItemState, reason: str | None = None) -> None:
+        for item in self._log.state.queue:
+            if item.state is ItemState.HANDED_OVER:
+                self.settle(item.id, state, reason)
+
+    # -- counting
+
+    def attributed(self, usage: ev.UsageUpdate) -> ev.UsageUpdate:
+        return msgspec.structs.replace(usage, turn_id=self._log.state.turn_id or self._last)
