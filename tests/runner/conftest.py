@@ -24,7 +24,7 @@ class Bench:
         self.out = Recorder()
         self.tmp_path = tmp_path
         self.actor: SessionActor | None = None
-        self.limits = Limits(interrupt=0.05, stop_grace=0.5)
+        self.limits = Limits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, warm_delay=0.02)
 
     async def create(self, **spec: object) -> SessionActor:
         asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ import msgspec
 from farsteer.agents.base import Adapter, Exited, Launch, LaunchPlan, Output, Prompt, Sink, TurnEnded
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.events import Delta, Entry, TurnEndReason, decode_entry
+from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnEndReason, decode_entry
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import Item
@@ -28,6 +28,12 @@ class ScriptedLaunch(Launch):
         self.interrupts: asyncio.Queue[None] = asyncio.Queue()
         self.modes: list[PermissionMode] = []
         self.send_error: Exception | None = None
+        self.steered: list[Prompt] = []
+        self.steer_error: Exception | None = None
+        self.steer_hangs = False
+        self.restored: list[tuple[str, str | None]] = []
+        self.reported_id: str | None = None
+        """The native id the agent reports, if it is not the one it was given."""
         self.gone = False
         self.answers_after: asyncio.Task[None] | None = None
         """An interrupt is answered when this is done."""
@@ -37,7 +43,7 @@ class ScriptedLaunch(Launch):
 
     @property
     def native_id(self) -> str | None:
-        return self.plan.decision.native_id
+        return self.reported_id or self.plan.decision.native_id
 
     @property
     def pid(self) -> int:
@@ -61,6 +67,17 @@ class ScriptedLaunch(Launch):
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         self.modes.append(mode)
+
+    async def steer(self, prompt: Prompt) -> None:
+        if self.steer_error is not None:
+            raise self.steer_error
+        self.steered.append(prompt)
+        if self.steer_hangs:
+            await self.release.wait()
+
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        self.restored.append((message_id, after))
+        return FilesRestored(status=FileRestore.FULL, restored=("a.txt",))
 
     async def stop(self, grace: float = 3.0) -> None:
         await self.exit(0, "stopped")
@@ -92,6 +109,9 @@ class ScriptedAdapter(Adapter):
         self.launches: asyncio.Queue[ScriptedLaunch] = asyncio.Queue()
         self.plans: list[LaunchPlan] = []
         self.start_error: Exception | None = None
+        self.start_errors: list[Exception] = []
+        """What the next starts fail with, one each."""
+        self.reported_id: str | None = None
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -101,9 +121,12 @@ class ScriptedAdapter(Adapter):
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         self.plans.append(plan)
         await self.gate.wait()
+        if self.start_errors:
+            raise self.start_errors.pop(0)
         if self.start_error is not None:
             raise self.start_error
         launch = ScriptedLaunch(plan, sink)
+        launch.reported_id = self.reported_id
         self.launches.put_nowait(launch)
         return launch
 

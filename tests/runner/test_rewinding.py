@@ -1,0 +1,130 @@
+"""Going back: the turn ends, files go back, the process ends, and then one event says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from farsteer.agents.base import Registered
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.capabilities import Capabilities
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
+from farsteer.core.events import FileRestore, TurnEndReason
+from farsteer.core.launch import Start
+from farsteer.core.queue import ItemState
+from farsteer.runner.actor import SessionActor
+from tests.runner.conftest import Bench
+from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
+from tests.runner.test_actor import in_turn, item, ready
+
+
+class Rewindable(ScriptedAdapter):
+    capabilities = Capabilities(caller_chosen_id=True, resume=True, rewind=True, file_restore=True)
+
+
+BACK = do.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
+
+
+async def talked(bench: Bench) -> tuple[SessionActor, ScriptedLaunch]:
+    """A session with one turn behind it."""
+    bench.adapter = Rewindable()
+    actor, launch, prompt = await in_turn(bench)
+    await launch.say(Registered(native_id=actor.state.id))
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    return actor, launch
+
+
+async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(bench: Bench) -> None:
+    actor, launch = await talked(bench)
+    done = await actor.ask(BACK)
+    assert done == ev.Rewound(
+        first_seq=5, cut_at="anchor", files=ev.FilesRestored(FileRestore.FULL, ("a.txt",)), by="ada"
+    )
+    assert launch.restored == [("item", "anchor")]
+    assert launch.gone
+    warm = await bench.adapter.launch()
+    assert (warm.plan.decision.start, warm.plan.cut_at) == (Start.RESUME, "anchor")
+    await actor.ask(do.Send(item=item("2")))
+    await warm.prompt()
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
+    assert actor.state.cut_at is None
+
+
+async def test_the_cut_survives_a_restart_and_failed_starts(bench: Bench) -> None:
+    actor, _ = await talked(bench)
+    await actor.ask(BACK)
+    await bench.adapter.launch()
+    await actor.close("the runner ended")
+    actor = await bench.reload()
+    bench.adapter.start_errors = [AgentError("broken")]
+    await actor.ask(do.Send(item=item("2")))
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.FAILED)
+    await actor.ask(do.Send(item=item("3")))
+    launch = await bench.adapter.launch()
+    assert launch.plan.cut_at == "anchor"
+
+
+async def test_an_anchor_the_agent_does_not_know_is_dropped_once_and_the_message_is_answered(
+    bench: Bench,
+) -> None:
+    actor, _ = await talked(bench)
+    bench.adapter.gate.clear()
+    await actor.ask(BACK)
+    bench.adapter.start_errors = [AgentError("no such message", code=ErrorCode.ANCHOR_UNKNOWN)]
+    await actor.ask(do.Send(item=item("2")))
+    bench.adapter.gate.set()
+    launch = await bench.adapter.launch()
+    await launch.prompt()
+    assert (launch.plan.decision.start, launch.plan.cut_at) == (Start.RESUME, None)
+    assert len(bench.out.of(ev.Notice)) == 1
+
+
+async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_name(bench: Bench) -> None:
+    actor, _ = await talked(bench)
+    native = actor.state.native_id
+    await actor.ask(do.Rewind(first_seq=4, cut_at=None))
+    launch = await bench.adapter.launch()
+    assert launch.plan.decision.start is Start.CREATE
+    assert launch.plan.decision.native_id not in (None, native)
+    assert actor.state.native_id == launch.plan.decision.native_id
+
+
+async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits_behind_the_cut(
+    bench: Bench,
+) -> None:
+    actor, launch = await talked(bench)
+    for name in ("2", "3"):
+        await actor.ask(do.Send(item=item(name)))
+    prompt = await launch.prompt()
+    rewinding = asyncio.ensure_future(actor.ask(BACK))
+    await launch.interrupts.get()
+    await actor.ask(do.Send(item=item("4", "after the cut")))
+    with pytest.raises(Conflict):
+        await actor.ask(BACK)
+    await launch.finish(prompt, TurnEndReason.CANCELLED)
+    await rewinding
+    later = await bench.adapter.launch()
+    assert (await later.prompt()).text == "after the cut"
+    kinds = bench.out.kinds()
+    assert kinds.index("rewound") > len(kinds) - 1 - kinds[::-1].index("turn_end")
+    await bench.out.until(ev.QueueUpdate, item_id="3", state=ItemState.CANCELLED)
+
+
+async def test_an_agent_that_cannot_go_back_refuses_and_nothing_changes(bench: Bench) -> None:
+    actor, launch = await ready(bench)
+    seq = actor.state.seq
+    with pytest.raises(NotCapable):
+        await actor.ask(BACK)
+    assert (actor.state.seq, launch.gone) == (seq, False)
+
+
+async def test_files_that_cannot_be_restored_do_not_hold_the_conversation_up(bench: Bench) -> None:
+    actor, _ = await talked(bench)
+    await actor.ask(do.Stop())
+    bench.adapter.start_errors = [AgentError("broken")]
+    done = await actor.ask(BACK)
+    assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "broken")
+    assert done.cut_at == "anchor"
