@@ -1,0 +1,118 @@
+"""The demo agent and the simulated Droid, real processes both, with a record of how each was started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output, Sink
+from farsteer.agents.demo.adapter import DemoAdapter
+from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.core.capabilities import Capabilities
+from farsteer.core.ids import new_id
+from farsteer.core.launch import Start
+from tests.support.eventually import eventually
+
+
+class Tap:
+    """A sink that keeps what went through it, and can be spoken through when the agent is gone."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.outputs: list[Output] = []
+
+    async def put(self, outputs: Sequence[Output]) -> None:
+        self.outputs += outputs
+        await self._sink.put(outputs)
+
+
+class Recording(Adapter):
+    """Goes before a real adapter in the order of classes."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.plans: list[LaunchPlan] = []
+        """Every start that was asked for, in order."""
+        self.launches: list[Launch] = []
+        self.taps: list[Tap] = []
+        self.errors: list[BaseException] = []
+        """What the starts that failed have said."""
+        self.refusals: deque[Exception] = deque()
+        """The next starts fail with these, one each."""
+        self.gate = asyncio.Event()
+        """Closed (`clear`), no start goes on."""
+        self.gate.set()
+
+    def can(self, **capabilities: bool) -> None:
+        """Change what the agent declares."""
+        # Above the declaration of the class, for this one only.
+        vars(self)["capabilities"] = replace(self.capabilities, **capabilities)
+
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        self.plans.append(plan)
+        tap = Tap(sink)
+        try:
+            await self.gate.wait()
+            if self.refusals:
+                raise self.refusals.popleft()
+            launch = await super().start(self.bent(plan), tap)
+        except BaseException as error:
+            self.errors.append(error)
+            raise
+        self.launches.append(launch)
+        self.taps.append(tap)
+        return launch
+
+    def bent(self, plan: LaunchPlan) -> LaunchPlan:
+        """The plan as the agent gets it."""
+        return plan
+
+    @property
+    def starts(self) -> list[Start]:
+        return [plan.decision.start for plan in self.plans]
+
+    @property
+    def launch(self) -> Launch:
+        return self.launches[-1]
+
+    async def started(self, count: int) -> Launch:
+        """The `count`th process that came up."""
+        await eventually(lambda: len(self.launches) >= count)
+        return self.launches[count - 1]
+
+    async def asked(self, count: int) -> LaunchPlan:
+        """The plan of the `count`th start, whatever becomes of it."""
+        await eventually(lambda: len(self.plans) >= count)
+        return self.plans[count - 1]
+
+
+class RecordedDemo(Recording, DemoAdapter):
+    """`behave`: what the next processes do at their start, one each; `names_itself`: our id is not taken."""
+
+    capabilities: ClassVar[Capabilities] = DemoAdapter.capabilities
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.behave: deque[str | None] = deque()
+        self.names_itself = False
+
+    def learn_ids(self) -> None:
+        """Be an agent that names its conversations itself."""
+        self.names_itself = True
+        self.can(caller_chosen_id=False)
+
+    def bent(self, plan: LaunchPlan) -> LaunchPlan:
+        how = self.behave.popleft() if self.behave else None
+        if how is not None:
+            plan = replace(plan, options={**plan.options, "demo": how})
+        if self.names_itself and plan.decision.start is Start.CREATE:
+            plan = replace(plan, decision=replace(plan.decision, native_id=new_id()))
+        return plan
+
+
+class RecordedDroid(Recording, DroidAdapter):
+    capabilities: ClassVar[Capabilities] = DroidAdapter.capabilities

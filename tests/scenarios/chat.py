@@ -1,0 +1,225 @@
+"""One session as a client of the hub sees it, and what it does behind the hub's back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psutil
+
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.api import MessagesResponse, SendMessage, SessionView
+from farsteer.core.approvals import Answer, Approval, Outcome
+from farsteer.core.events import Entry, TurnEndReason
+from farsteer.core.ids import new_id
+from farsteer.core.queue import Delivery, ItemState, QueueItem
+from farsteer.core.session import SessionState
+from farsteer.core.wire import decode
+from tests.support.eventually import eventually
+from tests.support.processes import is_alive
+
+if TYPE_CHECKING:
+    from tests.scenarios.agents import Recording
+    from tests.scenarios.world import World
+
+SECONDS = 15.0
+E = TypeVar("E", bound=ev.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the log holds from a turn's start to its end."""
+
+    entries: list[Entry]
+
+    @property
+    def reason(self) -> TurnEndReason:
+        return self.of(ev.TurnEnd)[-1].reason
+
+    @property
+    def error(self) -> str | None:
+        return self.of(ev.TurnEnd)[-1].error
+
+    @property
+    def answer(self) -> str:
+        """All that the agent said."""
+        return "\n".join(message.text for message in self.of(ev.AgentMessage))
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [entry.content for entry in self.entries if isinstance(entry.content, kind)]
+
+
+class Chat:
+    def __init__(self, world: World, id: str, agent: str) -> None:
+        self.world = world
+        self.id = id
+        self.agent = agent
+        self.entries: list[Entry] = []
+        """What the hub has broadcast of this session's log."""
+        self.deltas: list[ev.Delta] = []
+        self.news = asyncio.Event()
+
+    # -- what a client does
+
+    async def send(self, text: str, **fields: Any) -> str:
+        """The id of the queue item."""
+        request = SendMessage(text=text, **fields)
+        return (await self.world.hub.sessions.send(self.world.caller, self.id, request)).id
+
+    async def say(self, text: str, **fields: Any) -> Turn:
+        """Send it, and wait for the end of its turn."""
+        return await self.turn(await self.send(text, **fields))
+
+    async def begin(self, text: str) -> str:
+        """Send it, and wait until the agent has it and its turn runs."""
+        item = await self.send(text)
+        assert await self.outcome(item) is ItemState.DELIVERED
+        return item
+
+    async def hurry(self, text: str) -> str:
+        """A message that interrupts the running turn."""
+        return await self._deliver(text, Delivery.NOW)
+
+    async def steer(self, text: str) -> str:
+        return await self._deliver(text, Delivery.STEER)
+
+    async def _deliver(self, text: str, delivery: Delivery) -> str:
+        item = QueueItem(id=new_id(), text=text, created_at=1, delivery=delivery)
+        await self.command(do.Send(item=item))
+        return item.id
+
+    async def command(self, command: do.Command) -> Any:
+        """Straight over the link, for what no client asks for by itself."""
+        world = self.world
+        return await world.hub.machines.call(world.caller.namespace, world.machine_id, self.id, command)
+
+    async def abort(self) -> None:
+        await self.world.hub.sessions.abort(self.world.caller, self.id)
+
+    async def stop(self) -> None:
+        await self.world.hub.sessions.stop(self.world.caller, self.id)
+
+    async def resume(self) -> None:
+        await self.world.hub.sessions.resume(self.world.caller, self.id)
+
+    async def cancel(self, item: str) -> None:
+        await self.world.hub.sessions.cancel(self.world.caller, self.id, item)
+
+    async def delete(self) -> None:
+        await self.world.hub.sessions.delete(self.world.caller, self.id)
+
+    async def configure(self, **changes: Any) -> None:
+        await self.world.hub.sessions.configure(self.world.caller, self.id, **changes)
+
+    async def asked(self, count: int = 1) -> Approval:
+        """The `count`th thing that a person was asked."""
+        return (await self.until(ev.ApprovalRequested, count)).approval
+
+    async def answer(self, approval: Approval, outcome: Outcome = Outcome.APPROVED, **more: Any) -> None:
+        answer = Answer(outcome=outcome, **more)
+        await self.world.hub.approvals.answer(self.world.caller, self.id, approval.id, answer)
+
+    # -- what a client sees
+
+    async def view(self) -> SessionView:
+        return await self.world.hub.sessions.get(self.world.caller, self.id)
+
+    async def log(self) -> list[Entry]:
+        """What the hub has stored (and not hidden), oldest first."""
+        sessions, caller = self.world.hub.sessions, self.world.caller
+        entries: list[Entry] = []
+        while True:
+            last = entries[-1].seq if entries else 0
+            page = decode(
+                await sessions.messages(caller, self.id, limit=200, after_seq=last), MessagesResponse
+            )
+            entries += page.messages
+            if not page.page.has_more:
+                return entries
+
+    def of(self, kind: type[E], **fields: object) -> list[E]:
+        """Every event of that kind that was broadcast, with these fields."""
+        found = [entry.content for entry in self.entries if isinstance(entry.content, kind)]
+        return [event for event in found if all(getattr(event, k) == v for k, v in fields.items())]
+
+    def kinds(self) -> list[str]:
+        return [str(type(entry.content).__struct_config__.tag) for entry in self.entries]
+
+    async def until(self, kind: type[E], count: int = 1, **fields: object) -> E:
+        """The `count`th such event."""
+        await self.when(lambda: len(self.of(kind, **fields)) >= count, f"{kind.__name__} {fields}")
+        return self.of(kind, **fields)[count - 1]
+
+    async def when(self, condition: Callable[[], bool], what: str = "") -> None:
+        """Wait for something that a broadcast makes true."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not condition():
+                    self.news.clear()
+                    await self.news.wait()
+        except TimeoutError:
+            shown = "\n".join(f"{entry.seq} {entry.content}" for entry in self.entries)
+            raise AssertionError(f"in vain: {what}\n{shown}") from None
+
+    async def outcome(self, item: str) -> ItemState:
+        """What became of a message."""
+        await self.when(lambda: bool(self.outcomes(item)), f"an outcome of {item}")
+        (state,) = self.outcomes(item)
+        return state
+
+    def outcomes(self, item: str) -> list[ItemState]:
+        return [update.state for update in self.of(ev.QueueUpdate, item_id=item) if update.state.final]
+
+    async def turn(self, item: str) -> Turn:
+        """The turn that this message began, when it is over."""
+        start = await self.until(ev.TurnStart, item_id=item)
+        await self.until(ev.TurnEnd, turn_id=start.turn_id)
+        first = next(n for n, entry in enumerate(self.entries) if entry.content == start)
+        last = next(
+            n
+            for n, entry in enumerate(self.entries)
+            if isinstance(entry.content, ev.TurnEnd) and entry.content.turn_id == start.turn_id
+        )
+        return Turn(self.entries[first : last + 1])
+
+    async def idle(self) -> None:
+        """No turn, nothing waits, and a process is there."""
+        await eventually(lambda: self.state.status is ev.SessionStatus.IDLE and not self.state.queue)
+
+    # -- what it does behind the hub's back
+
+    @property
+    def state(self) -> SessionState:
+        """The runner's own."""
+        actor = self.world.runner.actor(self.id)
+        assert actor is not None
+        return actor.state
+
+    @property
+    def adapter(self) -> Recording:
+        return self.world.agents[self.agent]
+
+    @property
+    def pid(self) -> int:
+        """The newest process that came up."""
+        return self.adapter.launch.pid
+
+    def alive(self) -> list[int]:
+        """Which of the agent's processes live."""
+        return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
+
+    async def kill_agent(self) -> None:
+        """SIGKILL to the agent's process, and wait until the runner has noticed."""
+        launch = self.adapter.launch
+        psutil.Process(launch.pid).kill()
+        await eventually(lambda: not lives(launch.pid))
+
+
+def lives(pid: int) -> bool:
+    try:
+        return is_alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,208 @@
+"""A hub and a runner in this process with real agents' processes, for tests that break things on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+from msgspec.structs import replace
+
+from farsteer.agents import registry
+from farsteer.agents.base import Adapter
+from farsteer.cli.lifetime import end
+from farsteer.cli.local import LocalLink
+from farsteer.core.api import CreateSession, SessionCreated, SessionNotCreated
+from farsteer.core.events import Delta, decode_entry
+from farsteer.core.session import SessionState
+from farsteer.hub import Hub
+from farsteer.hub.feed import MESSAGE, SyncEvent
+from farsteer.runner.context import Limits
+from farsteer.runner.journal import Journal
+from farsteer.runner.machine import machine_id
+from farsteer.runner.runner import Runner
+from tests.hub.scripted import caller
+from tests.scenarios.agents import RecordedDemo, RecordedDroid, Recording
+from tests.scenarios.chat import Chat, lives
+from tests.support.droid_simulator import install
+from tests.support.eventually import eventually
+
+LIMITS = Limits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, warm_delay=0.05)
+"""Short enough for tests; those that no test should meet are long."""
+_ordinary = registry.adapter
+
+
+class _Message(msgspec.Struct):
+    message: msgspec.Raw
+
+
+class _DeltaEvent(msgspec.Struct):
+    delta: Delta
+
+
+class World:
+    """`limits` and `agents` count from the next start of the runner and of an agent."""
+
+    hub: Hub
+    runner: Runner
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.caller = caller()
+        self.limits = LIMITS
+        self.demo = RecordedDemo()
+        self.agents: dict[str, Recording] = {"demo": self.demo}
+        self.chats: dict[str, Chat] = {}
+        self.synced: list[SyncEvent] = []
+        """Everything that the hub has broadcast."""
+        self._link: LocalLink | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    # -- agents
+
+    def adapter(self, name: str) -> Adapter:
+        """What the runner takes for the registry of agents."""
+        return self.agents.get(name) or _ordinary(name)
+
+    def droid(self, profile: str = "0.215", *options: str) -> RecordedDroid:
+        """Have the simulated Droid as an agent, in that version."""
+        droid = RecordedDroid(install(self.home.parent, profile, *options))
+        self.agents["droid"] = droid
+        return droid
+
+    # -- hub and runner
+
+    async def start_hub(self) -> None:
+        self.hub = await Hub.open(self.home, "the-owners-token-of-these-tests")
+        self.hub.feed.listen(self._hear)
+
+    async def start_runner(self) -> None:
+        self.runner = await Runner.open(self.home, limits=self.limits)
+        link = self._link = LocalLink(self.hub)
+        self._running = asyncio.create_task(self.runner.run(link.connect))
+        await eventually(self.runner.connected.is_set)
+
+    async def stop_hub(self) -> None:
+        await self.hub.close()
+
+    async def restart_hub(self) -> None:
+        """The runner goes on meanwhile, and comes to the new hub when that is there."""
+        runner = self.runner
+        await self._cut_link()
+        await self.stop_hub()
+        await self.start_hub()
+        link = self._link = LocalLink(self.hub)
+        self._running = asyncio.create_task(runner.run(link.connect))
+        await eventually(runner.connected.is_set)
+
+    async def stop_runner(self) -> None:
+        """In good order."""
+        await self._cut_link()
+        await self.runner.close()
+
+    async def crash_runner(self) -> None:
+        """As by SIGKILL: it writes nothing any more and says no goodbye, and its agents end without being heard."""
+        await self._cut_link()
+        runner = self.runner
+        for actor in runner._actors.values():
+            if actor._task is not None:
+                actor._task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await actor._task
+            actor._timers.cancel_all()
+            life = actor._launcher.life
+            if life is not None and life._task is not None:
+                await end(life._task)
+            if actor._log._saving is not None:
+                actor._log._saving.cancel()
+        await self._kill_agents()
+        await runner._journal.close()
+        runner._lock.release()
+
+    async def restart_runner(self) -> None:
+        """A crash, and a new life from what the disk holds."""
+        await self.crash_runner()
+        await self.start_runner()
+
+    async def _cut_link(self) -> None:
+        if self._running is not None:
+            await end(self._running)
+        if self._link is not None:
+            await self._link.close()
+        self._running = self._link = None
+
+    async def _kill_agents(self) -> None:
+        for agent in self.agents.values():
+            for launch in agent.launches:
+                with suppress(psutil.NoSuchProcess):
+                    psutil.Process(launch.pid).kill()
+                await eventually(lambda pid=launch.pid: not lives(pid))
+
+    async def close(self) -> None:
+        for agent in self.agents.values():
+            agent.gate.set()
+        if self._running is not None:
+            await self.stop_runner()
+        await self.stop_hub()
+
+    # -- sessions
+
+    @property
+    def machine_id(self) -> str:
+        return machine_id(self.home)
+
+    @property
+    def directory(self) -> Path:
+        """Where sessions run, unless they say otherwise."""
+        path = self.home.parent / "project"
+        path.mkdir(exist_ok=True)
+        return path
+
+    async def create(self, agent: str = "demo", **fields: Any) -> Chat:
+        created = await self.try_create(agent, **fields)
+        assert isinstance(created, SessionCreated), created
+        return self.open(created.session_id, agent)
+
+    async def try_create(self, agent: str = "demo", **fields: Any) -> SessionCreated | SessionNotCreated:
+        asked = {"machine_id": self.machine_id, "directory": str(self.directory), "agent": agent, **fields}
+        return (await self.hub.sessions.create(self.caller, CreateSession(**asked))).body
+
+    def open(self, session: str, agent: str = "demo") -> Chat:
+        """A session that is there, from what has been broadcast of it so far."""
+        chat = self.chats[session] = Chat(self, session, agent)
+        self._tell(chat, self.synced)
+        return chat
+
+    async def rewrite(self, chat: Chat, **changes: Any) -> SessionState:
+        """Change a session's row while no runner has it: as an older version or a lost write would have left it."""
+        journal = await Journal.open(self.home / "runner.db")
+        (stored,) = [one for one in await journal.load() if one.spec.id == chat.id]
+        state = replace(stored.state, **changes)
+        await journal.append(state, [])
+        await journal.close()
+        return state
+
+    def agent_file(self, native_id: str) -> Path:
+        """Where the demo agent keeps a conversation."""
+        return self.home / "agents" / "demo" / f"{native_id}.jsonl"
+
+    # -- hearing
+
+    def _hear(self, events: list[SyncEvent]) -> None:
+        self.synced += events
+        for chat in self.chats.values():
+            self._tell(chat, events)
+
+    def _tell(self, chat: Chat, events: list[SyncEvent]) -> None:
+        for event in events:
+            if event.subject != chat.id:
+                continue
+            if event.type == MESSAGE:
+                raw = msgspec.json.decode(event.data, type=_Message)
+                chat.entries.append(decode_entry(bytes(raw.message)))
+            elif event.type == "message-delta":
+                chat.deltas.append(msgspec.json.decode(event.data, type=_DeltaEvent).delta)
+        chat.news.set()
