@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.conversation import Conversation
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Command, Entry, SessionStatus
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -343,3 +344,45 @@ class Health(Response):
     version: str
     protocol: int
     uptime: float
+
+
+UsageGrouping = Literal["day", "model", "session", "agent", "machine", "turn"]
+
+
+class UsageTotal(Response):
+    turns: int
+    """Turns that used something."""
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float
+
+
+class UsageGroup(Response):
+    key: str | None
+    """A day (UTC), or what was grouped by; None: a model nobody named, or sessions that are deleted."""
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: float
+
+
+class UsageResponse(Response):
+    groups: list[UsageGroup]
+    total: UsageTotal
+    """Of everything that was asked for, also where `groups` are cut off."""
+    truncated: bool
+
+
+class ConversationsResponse(Response):
+    conversations: list[Conversation]
+
+
+class ImportConversation(Request):
+    agent: Annotated[str, Meta(min_length=1, max_length=100)]
+    native_id: Name
+    """The agent's own name for the conversation."""
+    title: Name | None = None
