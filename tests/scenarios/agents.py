@@ -18,6 +18,10 @@ from farsteer.core.launch import Start
 from tests.support.eventually import eventually
 
 
+_HOPELESS = 0.3
+"""How long a process may take that will never be ready; the others have all the time of a busy machine."""
+
+
 class Tap:
     """A sink that keeps what went through it, and can be spoken through when the agent is gone."""
 
@@ -59,7 +63,7 @@ class Recording(Adapter):
             await self.gate.wait()
             if self.refusals:
                 raise self.refusals.popleft()
-            launch = await super().start(self.bent(plan), tap)
+            launch = await super().start(self.bent(plan), tap)  # pyright: ignore[reportAbstractUsage]
         except BaseException as error:
             self.errors.append(error)
             raise
@@ -91,14 +95,20 @@ class Recording(Adapter):
 
 
 class RecordedDemo(Recording, DemoAdapter):
-    """`behave`: what the next processes do at their start, one each; `names_itself`: our id is not taken."""
+    """What a test may ask for: see `__init__`."""
 
     capabilities: ClassVar[Capabilities] = DemoAdapter.capabilities
 
     def __init__(self) -> None:
         super().__init__()
         self.behave: deque[str | None] = deque()
+        """What the next processes do at their start, one each."""
         self.names_itself = False
+        self.blind = False
+        """Its store cannot be looked into."""
+
+    def has_transcript(self, native_id: str, state_dir: str) -> bool:
+        return not self.blind and super().has_transcript(native_id, state_dir)
 
     def learn_ids(self) -> None:
         """Be an agent that names its conversations itself."""
@@ -108,7 +118,8 @@ class RecordedDemo(Recording, DemoAdapter):
     def bent(self, plan: LaunchPlan) -> LaunchPlan:
         how = self.behave.popleft() if self.behave else None
         if how is not None:
-            plan = replace(plan, options={**plan.options, "demo": how})
+            patience = _HOPELESS if how.startswith("hang") else plan.startup_timeout
+            plan = replace(plan, options={**plan.options, "demo": how}, startup_timeout=patience)
         if self.names_itself and plan.decision.start is Start.CREATE:
             plan = replace(plan, decision=replace(plan.decision, native_id=new_id()))
         return plan
