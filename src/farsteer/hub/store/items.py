@@ -15,7 +15,7 @@ from farsteer.hub.store.base import Accepted
 from farsteer.hub.store.transaction import Transaction
 from farsteer.hub.view import joined_queue, partial, without_data
 
-_OPEN = "state IN ('accepted', 'queued')"
+_OPEN = "state IN ('accepted', 'queued', 'handed_over')"
 
 
 def insert(tx: Transaction, session_id: str, item: QueueItem) -> None:

@@ -2,6 +2,9 @@
 
 `log` is every stored event of the feed in the order it is told; a session's own events are its rows with a `seq` from
 1. Its last row is never deleted (what deletes adds a row), so no cursor is given twice.
+
+`cuts` are the stretches of a session's log that a rewind took out of sight; they never overlap, and the rows stay.
+`copies` is what a forked session begins with: entries 1 to `sessions.copied`, which are no news and so have no cursor.
 """
 
 from __future__ import annotations
@@ -96,6 +99,23 @@ MIGRATIONS: tuple[Migration, ...] = (
             expires_at INTEGER,
             last_used_at INTEGER
         );
+        """,
+    ),
+    Migration(
+        2,
+        """
+        CREATE TABLE cuts (
+            session_id TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (session_id, first)
+        ) WITHOUT ROWID;
+
+        CREATE TABLE copies (
+            session_id TEXT NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (session_id, seq)
+        ) WITHOUT ROWID;
+
+        ALTER TABLE sessions ADD COLUMN copied INTEGER NOT NULL DEFAULT 0;
+
+        DROP INDEX items_open;
+        CREATE INDEX items_open ON items (session_id, n) WHERE state IN ('accepted', 'queued', 'handed_over');
         """,
     ),
 )
