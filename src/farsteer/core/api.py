@@ -14,9 +14,9 @@ from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.conversation import Conversation
 from farsteer.core.errors import ErrorCode
-from farsteer.core.events import Command, Entry, SessionStatus
+from farsteer.core.events import Command, Entry, FilesRestored, SessionStatus
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Attachment, ItemState, QueueItem
+from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
 from farsteer.core.session import SessionType, Usage, Worktree
 from farsteer.core.wire import Wire
 
@@ -141,6 +141,12 @@ class SessionNotCreated(Struct, frozen=True, rename="camel", tag_field="type", t
     logs: list[LogLineView]
 
 
+class ForkedFrom(Response):
+    session_id: str
+    seq: int
+    """The last entry of that session that was taken over."""
+
+
 class SessionView(Response):
     id: str
     namespace: str
@@ -172,6 +178,7 @@ class SessionView(Response):
     last_message: str | None
     error: str | None
     permission_timeout: float | None
+    forked_from: ForkedFrom | None = None
 
 
 class SessionsResponse(Response):
@@ -214,6 +221,7 @@ class SendMessage(Request):
     text: Text
     local_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     attachments: Annotated[list[NewAttachment], Meta(max_length=20)] = []
+    delivery: Delivery = Delivery.QUEUE
 
 
 class MessageAccepted(Response):
@@ -385,4 +393,32 @@ class ImportConversation(Request):
     agent: Annotated[str, Meta(min_length=1, max_length=100)]
     native_id: Name
     """The agent's own name for the conversation."""
+    title: Name | None = None
+
+
+EntrySeq = Annotated[int, Meta(ge=1, le=2**53)]
+
+
+class RewindSession(Request):
+    seq: EntrySeq
+    """A `user_message` of the visible log: the conversation goes on from before it."""
+    restore_files: bool = True
+
+
+class SessionRewound(Response):
+    seq: int
+    """The `rewound` entry of the log."""
+    first_seq: int
+    """What was between this entry and that one is gone from the conversation."""
+    text: str
+    """The removed message, to be written anew."""
+    attachments: list[str]
+    files: FilesRestored
+    cancelled: list[str]
+    """Messages that waited in the queue."""
+
+
+class ForkSession(Request):
+    seq: EntrySeq | None = None
+    """A `user_message`: up to before it. Any other entry: up to and with it. Left out: everything."""
     title: Name | None = None

@@ -10,6 +10,8 @@ from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.wire import Wire
 
 MAX_QUEUED = 100
+REWOUND = "the conversation was rewound"
+"""Why a rewind cancels what waits."""
 
 
 class ItemState(StrEnum):

@@ -33,7 +33,8 @@ class Fork(Wire):
     session_id: str
     seq: int
     """The last entry of the source that was taken over."""
-    native_id: str
+    native_id: str | None
+    """Whose memory the agent begins with; None: there was nothing to remember yet."""
     cut_at: str | None = None
     """The last thing the agent takes over; None: everything."""
     copied: int = 0

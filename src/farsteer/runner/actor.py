@@ -21,7 +21,7 @@ from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import Conflict, FarsteerError, Internal, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
-from farsteer.core.queue import Delivery, ItemState, QueueItem, next_item, waiting
+from farsteer.core.queue import REWOUND, Delivery, ItemState, QueueItem, next_item, waiting
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.approvals import ApprovalDesk
 from farsteer.runner.context import ActorContext
@@ -364,7 +364,7 @@ class SessionActor:
             raise Conflict("this conversation is being rewound already")
         if command.first_seq > self.state.seq:
             raise Conflict("there is no such entry in the log")
-        self._turns.settle_waiting(ItemState.CANCELLED, "the conversation was rewound")
+        self._turns.settle_waiting(ItemState.CANCELLED, REWOUND)
         self._rewinding = Rewinding(command, done)
         await self._turns.interrupt(self._launcher.life)
 

@@ -97,7 +97,7 @@ class Lanes:
         self._open = False
 
     def track(self, state: SessionState, source: Source) -> None:
-        self._lanes[state.id] = Lane(state, source)
+        self._lanes[state.id] = Lane(state, source, sent=state.seq)
 
     def restate(self, state: SessionState) -> None:
         self._lanes[state.id].state = state
