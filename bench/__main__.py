@@ -18,9 +18,10 @@ from bench.peers.stock import Stock
 from bench.progress import say
 from bench.results import HAPI, OURS, SDK, STOCK, Results
 from bench.scale import FULL, QUICK, Scale
+from bench.sessions import measure_sessions
 from bench.targets import targets
 
-PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid")
+PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions")
 VERSION_TIMES = 15
 
 
@@ -71,6 +72,8 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
         found.idle_session = startup.idle_session(size.sessions)
     if "history" in parts:
         found.history = measure_history(size.history)
+    if "sessions" in parts:
+        found.sessions = measure_sessions(size.first_messages, size.opened, size.live)
     if "droid" in parts:
         try:
             found.flood = measure_flood(size.flood, size.rounds)

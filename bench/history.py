@@ -51,7 +51,7 @@ class History:
 
 def measure_history(messages: int) -> History:
     with Farsteer() as peer:
-        session, rate = asyncio.run(_fill(peer.farsteer_home, messages))
+        session, rate = asyncio.run(fill(peer.farsteer_home, messages))
         say(f"history: {messages:,} messages stored, {rate:,.0f}/s")
         inside = asyncio.run(_inside(peer.farsteer_home, session, messages))
         say(f"history: in the hub p50 {inside.p50:.2f} ms, p99 {inside.p99:.2f} ms")
@@ -61,7 +61,7 @@ def measure_history(messages: int) -> History:
     return History(messages, rate, inside, http)
 
 
-async def _fill(home: Path, messages: int) -> tuple[str, float]:
+async def fill(home: Path, messages: int) -> tuple[str, float]:
     """One session with that many messages, made through the store as the link makes it."""
     store = await SqliteStore.open(prepare_home(home) / "hub.db", Feed())
     try:
@@ -99,7 +99,7 @@ async def _inside(home: Path, session: str, messages: int) -> Timing:
             )
             times.append((time.perf_counter() - begin) * 1000)
             _check(answer)
-        return _timing(times)
+        return timing(times)
     finally:
         await hub.close()
 
@@ -114,7 +114,7 @@ def _outside(peer: Farsteer, session: str, messages: int) -> Timing:
         times.append((time.perf_counter() - begin) * 1000)
         _check(answer)
     client.close()
-    return _timing(times)
+    return timing(times)
 
 
 def _places(messages: int) -> list[int]:
@@ -129,5 +129,5 @@ def _check(answer: bytes) -> None:
         raise RuntimeError(f"a page of {PAGE} has {count} messages: {answer[:300]!r}")
 
 
-def _timing(times: list[float]) -> Timing:
+def timing(times: list[float]) -> Timing:
     return Timing(measure.percentile(times, 0.5), measure.percentile(times, 0.99))

@@ -50,6 +50,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield from _burst(found)
     yield from _paced(found)
     yield from _rest(found)
+    yield from _sessions(found)
     yield from _flood(found)
     yield from _reading(found, size)
 
@@ -127,6 +128,26 @@ def _paced(found: Results) -> Iterator[str]:
     yield from _table(("M", *head), rows)
     yield "From the moment the agent (or its stand-in) should write to the subscriber's reading."
     yield ""
+
+
+def _sessions(found: Results) -> Iterator[str]:
+    sessions = found.sessions
+    if sessions is None:
+        return
+    yield "## Sessions"
+    yield ""
+    rows = [
+        ("first message, to a process that was started in advance", f"{sessions.warm:.1f} ms"),
+        ("first message, with the start of a process", f"{sessions.cold:.0f} ms"),
+        ("that agent's start by itself", f"{sessions.agent_start:.0f} ms"),
+        (f"opening {sessions.long:,} messages, p50", f"{sessions.opened.p50:.2f} ms"),
+        ("the server after that", f"{sessions.memory_long:.0f} MB"),
+        ("the server after opening 1,000 messages as often", f"{sessions.memory_short:.0f} MB"),
+        (f"each of {sessions.live} idle sessions, in the server", f"{sessions.session_mb:.2f} MB"),
+        ("each of their agents", f"{sessions.agent_mb:.1f} MB"),
+        ("CPU that each costs the server in a second", f"{sessions.session_cpu:.0f} µs"),
+    ]
+    yield from _table(("", ""), rows)
 
 
 def _flood(found: Results) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bench.droid.flood import Flood
 from bench.fanout import Table
 from bench.history import History
+from bench.sessions import Sessions
 from bench.startup import Start
 
 OURS, HAPI, STOCK, SDK = "Farsteer", "HAPI", "python-socketio", "droid-sdk"
@@ -28,6 +29,7 @@ class Results:
     idle_session: float | None = None
     history: History | None = None
     flood: Flood | None = None
+    sessions: Sessions | None = None
 
     @property
     def missing(self) -> int:

@@ -18,6 +18,12 @@ class Scale:
     """Events of a flooding Droid."""
     starts: int
     sessions: int
+    first_messages: int
+    """How often a first message is sent."""
+    opened: int
+    """Messages of the session that is opened."""
+    live: int
+    """Sessions that live at the same time."""
 
     @property
     def label(self) -> str:
@@ -39,6 +45,9 @@ FULL = Scale(
     flood=300_000,
     starts=7,
     sessions=50,
+    first_messages=11,
+    opened=100_000,
+    live=200,
 )
 QUICK = Scale(
     rounds=1,
@@ -49,4 +58,7 @@ QUICK = Scale(
     flood=50_000,
     starts=3,
     sessions=20,
+    first_messages=3,
+    opened=20_000,
+    live=30,
 )

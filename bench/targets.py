@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.results import HAPI, OURS, STOCK, Results
+from bench.sessions import Sessions
 
 M = 50
 PAGE_MS = 5.0
 READY_SECONDS = 1.0
 VERSION_SECONDS = 0.150
 SESSION_MB = 1.0
+WARM_MS = 20.0
+COLD_MS = 100.0
+OPEN_MS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ def targets(found: Results) -> Iterator[Target]:
             PAGE_MS,
             "{:.2f} ms",
         )
+    if found.sessions is not None:
+        yield from _sessions(found.sessions)
     if found.flood is not None:
         ours, sdk = found.flood.ours, found.flood.sdk
         claim = "Droid's events through the adapter: 5x droid-sdk's per CPU second"
@@ -57,6 +63,17 @@ def targets(found: Results) -> Iterator[Target]:
     if found.version_seconds is not None:
         claim = "`farsteer --version` under 150 ms"
         yield _bound(claim, found.version_seconds * 1000, VERSION_SECONDS * 1000, "{:.0f} ms")
+
+
+def _sessions(found: Sessions) -> Iterator[Target]:
+    claim = "the first message is with a warm agent in under 20 ms from the request"
+    yield _bound(claim, found.warm, WARM_MS, "{:.1f} ms")
+    claim = "without one we add under 100 ms to the agent's own start"
+    yield _bound(claim, max(found.overhead, 0.1), COLD_MS, "{:.1f} ms")
+    claim = f"opening a session of {found.long:,} messages in under 50 ms at the server (p99)"
+    yield _bound(claim, found.opened.p99, OPEN_MS, "{:.2f} ms")
+    claim = f"the hub's memory after opening {found.long:,} messages: at most a tenth over that after 1,000"
+    yield _bound(claim, found.memory_long, found.memory_short * 1.1, "{:.0f} MB")
 
 
 def _burst(found: Results) -> Iterator[Target]:

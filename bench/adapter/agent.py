@@ -6,6 +6,7 @@ It is apart from the demo agent because that one always does the same, and a tim
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -25,6 +26,11 @@ def emit(turn: Turn, argument: str) -> None:
             turn.pause(pace.wait(number))
         text = wire.text(number, pace and pace.born(number))
         turn.session.out.send("message", message=f"b.{number}", text=text)
+
+
+@misbehaving("arrived", "says when it read this, for a benchmark")
+def arrived(turn: Turn, argument: str) -> None:
+    turn.session.out.send("message", message="b.arrived", text=str(time.monotonic_ns()))
 
 
 if __name__ == "__main__":

@@ -107,9 +107,13 @@ class Farsteer(Peer):
         client = self._client
         if client is None or time.monotonic() - client.born > JWT_SECONDS:
             client = self._client = self.client()
+        return FarsteerSession(client, self.port, self.new_session(client))
+
+    def new_session(self, client: Client) -> str:
+        """A session of the benchmark agent; its id."""
         machine = json.loads(client.get("/api/machines"))["machines"][0]["id"]
         asked = {"machineId": machine, "directory": str(self._work), "agent": "bench"}
-        return FarsteerSession(client, self.port, client.post("/api/sessions", asked)["sessionId"])
+        return client.post("/api/sessions", asked)["sessionId"]
 
     def stop(self) -> None:
         if self._client is not None:
