@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from farsteer.core.api import MachineView, MessagesCleared, SessionView
+from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.events import SessionStatus
@@ -106,6 +106,13 @@ class SessionFilter(Struct, frozen=True):
     text: str | None = None
 
 
+class UsageFilter(Struct, frozen=True):
+    first_day: str | None = None
+    """As YYYY-MM-DD, in UTC."""
+    last_day: str | None = None
+    session_id: str | None = None
+
+
 class Store(Protocol):
     @property
     def epoch(self) -> str:
@@ -193,6 +200,16 @@ class Store(Protocol):
     async def resolved(self, namespace: str, session_id: str, approval_id: str) -> Resolved | None: ...
 
     async def recall(self, namespace: str, key: str) -> Recalled | None: ...
+
+    async def unused_id(self, session_id: str) -> bool:
+        """No session has this id, nor had it."""
+        ...
+
+    async def usage(
+        self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
+    ) -> UsageResponse:
+        """At most `limit` groups: the newest days and turns, or who spent most."""
+        ...
 
     # -- messages on their way
 

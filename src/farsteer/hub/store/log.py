@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 
 from farsteer.core.api import MessagesCleared
-from farsteer.core.events import ApprovalResolved, QueueUpdate, decode_entry
+from farsteer.core.events import ApprovalResolved, Entry, QueueUpdate, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.feed import SyncEvent, sync_event
 from farsteer.hub.store import items as item_table
+from farsteer.hub.store import usage as usage_table
 from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
 from farsteer.hub.store.sessions import CREATING, LIVE, find, write_state
 from farsteer.hub.store.transaction import Transaction
@@ -23,7 +24,7 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 MAX_SCAN = 50_000
 """How many rows of the feed one page looks at, so that a filter that matches little holds no reader up."""
 
-_CONCERNS_US = frozenset({"queue_update", "approval_resolved"})
+_CONCERNS_US = frozenset({"queue_update", "approval_resolved", usage_table.KIND})
 
 
 def append(
@@ -44,7 +45,7 @@ def append(
     news = _news(items, held)
     if news is None:
         return Appended(held=held, gap=True)
-    notes = [decode_entry(bytes(item.body)).content for item in news if item.kind in _CONCERNS_US]
+    notes = [decode_entry(bytes(item.body)) for item in news if item.kind in _CONCERNS_US]
     after = held + len(news)
     if state is not None:
         state = bare(state) if state.seq == after and state.id == session_id else None
@@ -62,6 +63,8 @@ def append(
     elif entries:
         tx.tell_messages(namespace, session_id, entries)
     _note(tx, session_id, notes)
+    if phase == LIVE:
+        usage_table.note(tx, namespace, machine_id, session_id, notes, state or old)
     if state is None:
         tx.db.execute("UPDATE sessions SET seq = ?, updated_at = ? WHERE id = ?", (after, tx.now, session_id))
     else:
@@ -81,9 +84,10 @@ def _news(items: Sequence[Item], held: int) -> Sequence[Item] | None:
     return items[held + 1 - first :]
 
 
-def _note(tx: Transaction, session_id: str, notes: Iterable[object]) -> None:
+def _note(tx: Transaction, session_id: str, notes: Iterable[Entry]) -> None:
     """What the hub itself keeps of the log: the states of messages, and how approvals ended."""
-    for note in notes:
+    for entry in notes:
+        note = entry.content
         if isinstance(note, QueueUpdate):
             item_table.follow(tx, session_id, note)
         elif isinstance(note, ApprovalResolved):

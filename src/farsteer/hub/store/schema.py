@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from farsteer.db.migrations import Migration
+from farsteer.hub.store import usage
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
@@ -118,4 +119,5 @@ MIGRATIONS: tuple[Migration, ...] = (
         CREATE INDEX items_open ON items (session_id, n) WHERE state IN ('accepted', 'queued', 'handed_over');
         """,
     ),
+    Migration(3, usage.install),
 )

@@ -203,6 +203,8 @@ def delete(tx: Transaction, namespace: str, session_id: str) -> str:
     )
     tx.db.execute("DELETE FROM items WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
+    # What it spent was spent.
+    tx.db.execute("UPDATE usage SET session_id = NULL WHERE session_id = ?", (session_id,))
     tx.tell(namespace, "session-removed", session_id)
     return str(machine_id)
 

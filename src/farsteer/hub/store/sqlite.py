@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from farsteer.core.api import MachineView, MessagesCleared, SessionView
+from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import Unavailable
@@ -20,7 +20,7 @@ from farsteer.db.readers import Readers
 from farsteer.db.writer import Writer
 from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.feed import Feed, SyncEvent
-from farsteer.hub.store import items, log, machines, sessions, tokens
+from farsteer.hub.store import items, log, machines, sessions, tokens, usage
 from farsteer.hub.store.base import (
     Accepted,
     Appended,
@@ -32,6 +32,7 @@ from farsteer.hub.store.base import (
     Resolved,
     SessionFilter,
     TokenRow,
+    UsageFilter,
 )
 from farsteer.hub.store.schema import MIGRATIONS
 from farsteer.hub.store.transaction import Transaction
@@ -221,6 +222,17 @@ class SqliteStore:
             return None if row is None else Recalled(*row)
 
         return await self._read(read)
+
+    async def unused_id(self, session_id: str) -> bool:
+        def read(db: sqlite3.Connection) -> bool:
+            return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
+
+        return await self._read(read)
+
+    async def usage(
+        self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
+    ) -> UsageResponse:
+        return await self._read(lambda db: usage.report(db, namespace, where, group_by, limit))
 
     # -- messages on their way
 
