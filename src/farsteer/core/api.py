@@ -136,9 +136,13 @@ class SessionCreated(Struct, frozen=True, rename="camel", tag_field="type", tag=
     logs: list[LogLineView]
 
 
-class SessionNotCreated(Struct, frozen=True, rename="camel", tag_field="type", tag="error"):
+class SessionNotCreated(
+    Struct, frozen=True, rename="camel", tag_field="type", tag="error", omit_defaults=True
+):
     message: str
     logs: list[LogLineView]
+    details: dict[str, Any] | None = None
+    """What an error body would have there: the session that has the conversation already."""
 
 
 class ForkedFrom(Response):

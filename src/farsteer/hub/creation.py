@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from farsteer.core.api import CreateSession, LogLineView, SessionCreated, SessionNotCreated
 from farsteer.core.commands import Create
@@ -24,6 +27,8 @@ from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import LogLine, Reply
 
 DEFAULT_SOURCE = "external-api"
+Prepare = Callable[[], Awaitable[SessionSpec]]
+"""Makes what is to be created; an error of it is a failed creation."""
 _MAX_KEY = 255
 
 
@@ -79,9 +84,21 @@ class Creator:
         self._running: dict[tuple[str, str], _Running] = {}
 
     async def create(self, caller: Caller, request: CreateSession, key: str | None) -> Creation:
-        """A creation goes on when its caller goes away; with the same key it can be asked for again."""
+        async def prepare() -> SessionSpec:
+            return _spec(request)
+
+        return await self.make(caller, prepare, request, key, prompt=request.prompt)
+
+    async def make(
+        self, caller: Caller, prepare: Prepare, request: object, key: str | None, *, prompt: str | None = None
+    ) -> Creation:
+        """Create what `prepare` says. `request` is what the caller asked for: the key stands for exactly that.
+
+        A creation goes on when its caller goes away; with the same key it can be asked for again.
+        """
+        work = partial(self._create, caller, prepare, prompt)
         if key is None:
-            return await asyncio.shield(self._start(caller, request, None))
+            return await asyncio.shield(self._start(work(None)))
         if not key.strip() or len(key) > _MAX_KEY:
             raise BadRequest(f"an Idempotency-Key has 1 to {_MAX_KEY} characters")
         digest = hashlib.sha256(encode(request)).digest()
@@ -93,39 +110,44 @@ class Creator:
                 return Creation(200, decode(recalled.response, SessionCreated))
             running = self._running.get((caller.namespace, key))
         if running is None:
-            task = self._start(caller, request, (key, digest))
+            task = self._start(work((key, digest)))
             running = self._running[caller.namespace, key] = _Running(digest, task)
             task.add_done_callback(lambda _: self._running.pop((caller.namespace, key)))
         _same(running.digest, digest)
         return await asyncio.shield(running.task)
 
-    def _start(
-        self, caller: Caller, request: CreateSession, remember: tuple[str, bytes] | None
-    ) -> asyncio.Task[Creation]:
-        return self._tasks.spawn(self._create(caller, request, remember), "creation of a session")
+    def _start(self, work: Coroutine[Any, Any, Creation]) -> asyncio.Task[Creation]:
+        return self._tasks.spawn(work, "creation of a session")
 
     async def _create(
-        self, caller: Caller, request: CreateSession, remember: tuple[str, bytes] | None
+        self, caller: Caller, prepare: Prepare, prompt: str | None, remember: tuple[str, bytes] | None
     ) -> Creation:
         steps = _Steps()
         try:
-            session_id = await self._run(caller, request, remember, steps)
+            session_id = await self._run(caller, prepare, prompt, remember, steps)
         except FarsteerError as error:
             steps.fail(error)
-            return Creation(error.status, SessionNotCreated(message=error.message, logs=steps.lines))
+            details = error.details or None
+            body = SessionNotCreated(message=error.message, logs=steps.lines, details=details)
+            return Creation(error.status, body)
         self._metrics.sessions_created += 1
         return Creation(200, SessionCreated(session_id=session_id, logs=steps.lines))
 
     async def _run(
-        self, caller: Caller, request: CreateSession, remember: tuple[str, bytes] | None, steps: _Steps
+        self,
+        caller: Caller,
+        prepare: Prepare,
+        prompt: str | None,
+        remember: tuple[str, bytes] | None,
+        steps: _Steps,
     ) -> str:
-        machine = await self._store.machine(caller.namespace, request.machine_id)
+        spec = await prepare()
+        machine = await self._store.machine(caller.namespace, spec.machine_id)
         if not machine.active:
             raise MachineOffline
         steps.note(f"{machine.name or machine.host} is online")
         steps.current = "create"
-        spec = _spec(request)
-        item = None if request.prompt is None else _first_message(request.prompt, caller)
+        item = None if prompt is None else _first_message(prompt, caller)
         await self._store.begin_session(caller.namespace, spec)
         reply: Reply | None = None
         try:
