@@ -12,8 +12,10 @@ from collections.abc import Sequence
 COMMANDS = {
     "up": "start hub, runner and demo agent on this machine",
     "exec": "one prompt, one answer; needs no hub",
-    "sessions": "list, show, rename, stop, resume and delete sessions",
+    "sessions": "list, show, stop, resume, rewind, fork, export and delete sessions",
     "attach": "follow a session in this terminal, talk to it, answer what it asks",
+    "import": "adopt what an agent on a machine has talked about before",
+    "usage": "tokens and cost per day, model, session or turn",
     "agents": "which agents there are, where, and how to get them",
     "doctor": "what is installed, what is missing and how to get it",
     "token": "access tokens: create, list, revoke",
@@ -45,8 +47,8 @@ exit codes: 0 done, 1 failed, 2 wrong usage, 3 no hub or machine reachable,
 4 exec denied something because nobody was there to approve it, 130 interrupted.
 FARSTEER_DEBUG=1 shows where an error came from."""
 
-# Where a command's module cannot have its name: `token` is a module of Python's own.
-MODULES = {"token": "tokens"}
+# Where a command's module cannot have its name: `token` is a module of Python's own, `import` is its word.
+MODULES = {"token": "tokens", "import": "imports"}
 
 DONE, FAILED, USAGE, UNREACHABLE, UNANSWERED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 

@@ -83,6 +83,12 @@ def _system(content: ev.SessionEvent) -> list[Line]:
         case ev.ModeUpdate():
             given = [content.permission_mode, content.model, content.effort]
             return [Line(f"· now {', '.join(clean(str(value)) for value in given if value)}", DIM)]
+        case ev.Rewound():
+            files = (
+                "" if content.files.status is ev.FileRestore.SKIPPED else f" (files: {content.files.status})"
+            )
+            by = f" by {one_line(content.by, 60)}" if content.by else ""
+            return [Line(f"↶ rewound{by}: it goes on from before {content.first_seq}{files}", DIM)]
         case ev.Other():
             return [Line(f"· {one_line(content.native_kind, _WIDTH)}", DIM)]
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -17,15 +17,17 @@ from farsteer.client.http import CREATE_SECONDS, Connection
 from farsteer.client.machines import choose_machine
 from farsteer.client.stream import EventStream
 from farsteer.core import api
+from farsteer.core.conversation import Conversation
 from farsteer.core.events import Entry, SessionStatus, decode_entry
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import QueueItem
+from farsteer.core.queue import Delivery, QueueItem
 
 if TYPE_CHECKING:
     from farsteer.client.session import AsyncSession
 
 PAGE = 100
+ExportFormat = Literal["jsonl", "markdown"]
 TURN_PATIENCE = 300.0
 
 
@@ -84,6 +86,35 @@ class AsyncClient:
 
     async def agents(self) -> list[api.AgentView]:
         return (await self._connection.call("GET", "/api/agents", api.AgentsResponse)).agents
+
+    async def conversations(
+        self, machine_id: str, agent: str, *, directory: str | None = None, limit: int = 100
+    ) -> list[Conversation]:
+        """What an agent of a machine has stored, newest first, whether or not it is a session already."""
+        path = f"/api/machines/{_part(machine_id)}/conversations"
+        query = {"agent": agent, "directory": directory, "limit": limit}
+        found = await self._connection.call("GET", path, api.ConversationsResponse, query=query)
+        return found.conversations
+
+    async def adopt(
+        self, machine_id: str, agent: str, native_id: str, *, title: str | None = None
+    ) -> AsyncSession:
+        """Make a session of a conversation that the agent has; it goes on where it was."""
+        path = f"/api/machines/{_part(machine_id)}/import"
+        body = api.ImportConversation(agent=agent, native_id=native_id, title=title)
+        return await self._created(path, body)
+
+    async def usage(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        group_by: api.UsageGrouping = "day",
+        session_id: str | None = None,
+    ) -> api.UsageResponse:
+        """Tokens and cost; `since` and `until` are days (YYYY-MM-DD, UTC), both included."""
+        query = {"from": since, "to": until, "groupBy": group_by, "sessionId": session_id}
+        return await self._connection.call("GET", "/api/usage", api.UsageResponse, query=query)
 
     async def online_users(self) -> list[api.OnlineUser]:
         return (await self._connection.call("GET", "/api/online-users", api.OnlineUsersResponse)).users
@@ -195,6 +226,45 @@ class AsyncClient:
         """Make sure the agent's process runs; the next message would start it too."""
         await self._connection.call("POST", _session(session_id, "resume"), api.Done, timeout=CREATE_SECONDS)
 
+    async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
+        """Go on from before the message with this `seq`: the agent forgets it and all that followed."""
+        body = api.RewindSession(seq=seq, restore_files=restore_files)
+        path = _session(session_id, "rewind")
+        return await self._connection.call(
+            "POST", path, api.SessionRewound, body=body, timeout=CREATE_SECONDS
+        )
+
+    async def fork(
+        self, session_id: str, *, seq: int | None = None, title: str | None = None
+    ) -> AsyncSession:
+        """A new session that begins as this one, up to before a message or up to and with another entry."""
+        return await self._created(_session(session_id, "fork"), api.ForkSession(seq=seq, title=title))
+
+    async def _created(self, path: str, body: msgspec.Struct) -> AsyncSession:
+        created = await self._connection.call(
+            "POST",
+            path,
+            api.SessionCreated,
+            body=body,
+            headers={"Idempotency-Key": new_id()},
+            repeatable=True,
+            timeout=CREATE_SECONDS,
+        )
+        return self.attach(created.session_id)
+
+    async def export(self, session_id: str, *, form: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
+        """The session as it can be kept: JSON lines, or Markdown for people. In pieces, as they come."""
+        response = await self._connection.subscribe(
+            _session(session_id, "export"), query={"format": form}, headers={}
+        )
+        try:
+            async for piece in response.aiter_bytes():
+                yield piece
+        except httpx.TransportError as error:
+            raise self._connection.unreachable(error) from error
+        finally:
+            await response.aclose()
+
     async def set_permission_mode(self, session_id: str, mode: PermissionMode | str) -> None:
         body = api.SetPermissionMode(mode=PermissionMode(mode))
         path = _session(session_id, "permission-mode")
@@ -217,9 +287,18 @@ class AsyncClient:
         *,
         attachments: Sequence[api.NewAttachment] = (),
         local_id: str | None = None,
+        delivery: Delivery | str = Delivery.QUEUE,
     ) -> api.MessageAccepted:
-        """Put a message into the session's queue. Sent again with the same `local_id` it is the same message."""
-        body = api.SendMessage(text=text, local_id=local_id or new_id(), attachments=list(attachments))
+        """Put a message into the session's queue. Sent again with the same `local_id` it is the same message.
+
+        `delivery` "now" interrupts the running turn and goes first; "steer" goes into it, where the agent can.
+        """
+        body = api.SendMessage(
+            text=text,
+            local_id=local_id or new_id(),
+            attachments=list(attachments),
+            delivery=Delivery(delivery),
+        )
         path = _session(session_id, "messages")
         return await self._connection.call("POST", path, api.MessageAccepted, body=body, repeatable=True)
 
@@ -258,6 +337,10 @@ class AsyncClient:
     async def cancel(self, session_id: str, item_id: str) -> None:
         """Take a message out of the queue, or learn that the agent has it."""
         await self._connection.call("DELETE", _session(session_id, "queue", item_id), api.Done)
+
+    async def send_now(self, session_id: str, item_id: str) -> None:
+        """Put a waiting message first and interrupt the running turn for it."""
+        await self._connection.call("POST", _session(session_id, "queue", item_id, "send-now"), api.Done)
 
     async def typing(self, session_id: str, text: str, *, client_id: str | None = None) -> None:
         body = api.Typing(text=text, client_id=client_id)
