@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import ClassVar
 
 from farsteer import __version__
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
+from farsteer.agents.demo import conversations
 from farsteer.agents.demo.history import has_messages
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.agents.demo.session import MODELS
 from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.conversation import Conversation
+from farsteer.core.events import SessionEvent
 from farsteer.core.ids import check_id, is_uuid
 
 ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
@@ -22,7 +26,8 @@ class DemoAdapter(Adapter):
     title: ClassVar[str] = "Demo agent"
     capabilities: ClassVar[Capabilities] = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_model=True, live_mode=True,
-        live_effort=True, approvals=True, questions=True, plans=True, images=True, usage=True,
+        live_effort=True, file_restore=True, approvals=True, questions=True, plans=True, images=True, usage=True,
+        import_history=True,
     )  # fmt: skip
 
     async def detect(self) -> AgentInfo:
@@ -40,3 +45,12 @@ class DemoAdapter(Adapter):
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and has_messages(state_dir, native_id)
+
+    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+        return await asyncio.to_thread(conversations.stored, state_dir, directory, limit)
+
+    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+        return await asyncio.to_thread(conversations.whole, state_dir, native_id)
+
+    async def discard(self, native_id: str, state_dir: str) -> None:
+        await asyncio.to_thread(conversations.discard, state_dir, native_id)

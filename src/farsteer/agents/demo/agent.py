@@ -4,9 +4,11 @@ The client speaks first; every line of the agent carries `type` and a rising num
 
     → {"do":"open","session":S,"state":DIR,"start":"create"|"resume","forkOf"?,"cutAt"?,"mode","model"?,"effort"?,
        "generation","behave"?}
-    ← {"type":"hello","session":S,"version":V,"messages":N,"commands":[{"name","description"}]}
+    ← {"type":"hello","session":S,"version":V,"messages":N,"own"?,"commands":[{"name","description"}]}; `own`: it has
+      named the conversation itself
       or {"type":"failed","reason","message"} and the end
-    → {"do":"prompt"|"steer","id":I,"turn":T,"text","attachments":[{"name","mimeType","data"}]}
+    → {"do":"prompt"|"steer","id":I,"turn":T,"message"?,"text","attachments":[{"name","mimeType","data"}]}; `message`
+      becomes the anchor
     ← {"type":"reply","id":I,"error"?}: the message is on the disk, or why not
     ← {"type":"delta","kind":"message"|"thought","message":M,"text"} …
     ← {"type":"message"|"thought","message":M,"text","anchor"?,"partial"?}: the whole of it
@@ -17,7 +19,11 @@ The client speaks first; every line of the agent carries `type` and a rising num
     → {"do":"answer","ask":A,"allow":true|false,"always"?,"tools"?,"abort"?,"answers"?,"mode"?,
        "message"?}
     ← {"type":"plan","entries"}, {"type":"usage",…}, {"type":"title","title"}, {"type":"mode","mode"}
-    → {"do":"set","mode"?,"model"?,"effort"?}, {"do":"interrupt"}
+    → {"do":"set","mode"?,"model"?,"effort"?}
+    → {"do":"interrupt","id":I}
+    ← {"type":"done","id":I}: heard, not yet obeyed
+    → {"do":"restore","id":I,"message","after"?}, between turns
+    ← {"type":"restored","id":I,"status","restored","skipped","reason"?}
     ← {"type":"end","turn":T,"reason","error"?}
 
 The main thread reads, a second one works. When its input ends the agent ends at once, and its command with it.
@@ -34,9 +40,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from farsteer import __version__
+from farsteer.agents.demo import starting
 from farsteer.agents.demo.history import History, HistoryError
 from farsteer.agents.demo.out import Out
-from farsteer.agents.demo.repertoire import COMMANDS, misbehaving
+from farsteer.agents.demo.repertoire import COMMANDS
 from farsteer.agents.demo.script import acknowledge, perform
 from farsteer.agents.demo.session import Session
 from farsteer.agents.demo.turn import Answer, Interrupted, Turn
@@ -71,10 +78,15 @@ class Agent:
                 self._session.configure(request)
             case "answer" if turn is not None:
                 turn.answer(Answer(request["ask"], request))
-            case "interrupt" if turn is not None:
-                turn.interrupt()
+            case "interrupt":
+                if self._session.acknowledges:
+                    self._session.out.send("done", id=request["id"])
+                if turn is not None:
+                    turn.interrupt()
+            case "restore":
+                self._restore(request)
             case _:
-                """An answer or an interrupt that comes after its turn is late, not wrong."""
+                """An answer that comes after its turn is late, not wrong."""
 
     def _prompt(self, request: dict[str, Any]) -> None:
         with self._lock:
@@ -95,14 +107,23 @@ class Agent:
 
     def _remember(self, request: dict[str, Any]) -> bool:
         """Put the message on the disk and say so, or say why not."""
-        anchor = self._session.new_id("u")
+        anchor = request.get("message") or self._session.new_id("u")
         try:
-            self._session.history.add({"role": "user", "anchor": anchor, "text": request["text"]})
+            with self._session.copies.changing:
+                self._session.history.add({"role": "user", "anchor": anchor, "text": request["text"]})
         except OSError as error:
             self._reply(request, f"the message could not be stored: {error}")
             return False
         self._reply(request)
         return True
+
+    def _restore(self, request: dict[str, Any]) -> None:
+        with self._lock:
+            if self._turn is not None and self._turn.ends:
+                self._reply(request, "a turn is running")
+                return
+            found = self._session.copies.restore(request["message"], request.get("after"))
+        self._session.out.send("restored", id=request["id"], **found)
 
     def _reply(self, request: dict[str, Any], error: str | None = None) -> None:
         self._session.out.send("reply", id=request["id"], error=error)
@@ -141,8 +162,8 @@ def main() -> None:
     opening = json.loads(sys.stdin.buffer.readline() or b"null")
     if opening is None:
         return
-    if opening.get("behave"):
-        misbehaving.at_start(opening["behave"])
+    start = starting.asked_for(opening)
+    start.before(out, opening)
     try:
         history = _history(opening)
     except HistoryError as error:
@@ -150,19 +171,26 @@ def main() -> None:
         sys.exit(1)
     session = Session(out, history, os.getcwd(), opening)
     out.send(
-        "hello", session=session.id, version=__version__, messages=len(history.messages),
+        "hello", session=opening.get("alias", session.id), version=__version__, messages=len(history.messages),
+        own=opening.get("own"),
         commands=[{"name": command.usage, "description": command.summary} for command in COMMANDS],
     )  # fmt: skip
+    start.after(session)
     Agent(session).serve()
 
 
 def _history(opening: dict[str, Any]) -> History:
-    folder, session, cut_at = opening["state"], opening["session"], opening.get("cutAt")
+    folder, session, cut_at, directory = (
+        opening["state"],
+        opening["session"],
+        opening.get("cutAt"),
+        os.getcwd(),
+    )
     if opening.get("forkOf"):
-        return History.fork(folder, opening["forkOf"], session, cut_at)
+        return History.fork(folder, opening["forkOf"], session, cut_at, directory)
     if opening["start"] == "resume":
-        return History.resume(folder, session, cut_at)
-    return History.create(folder, session)
+        return History.resume(folder, session, cut_at, directory)
+    return History.create(folder, session, directory)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._groups: dict[str, list[Command]] = {}
+        self._appendix: list[tuple[str, list[tuple[str, str]]]] = []
 
     def group(self, title: str) -> Callable[[str, str], Callable[[Perform], Perform]]:
         """A decorator maker for one group: `@talk("say <text>", "says it")`."""
@@ -49,6 +50,10 @@ class Commands:
             return keep
 
         return add
+
+    def append(self, title: str, rows: list[tuple[str, str]]) -> None:
+        """Something else worth knowing, at the end of the help."""
+        self._appendix.append((title, rows))
 
     def __iter__(self) -> Iterator[Command]:
         return (command for members in self._groups.values() for command in members)
@@ -77,6 +82,9 @@ class Commands:
         for title, members in self._groups.items():
             parts.append(f"\n{title}:")
             parts += [f"  {command.usage:<{width}}  {command.summary}" for command in members]
+        for title, rows in self._appendix:
+            parts.append(f"\n{title}:")
+            parts += [f"  {name:<{width}}  {summary}" for name, summary in rows]
         parts.append(f"\n{_CLOSING}")
         return "\n".join(parts)
 
@@ -109,7 +117,10 @@ that is no command gets a friendly answer. It remembers: `what did I say?`, `wha
 commands may stand in one message, one per line."""
 _CLOSING = """\
 The permission mode decides what is asked first. `default` asks before running, writing and deleting, `acceptEdits`
-before running and deleting, `safe-yolo` before deleting, `yolo` never; `plan` and `read-only` refuse all of it."""
+before running and deleting, `safe-yolo` before deleting, `yolo` never; `plan` and `read-only` refuse all of it.
+
+It copies a file before it writes, edits or deletes it, so that a rewind brings it back: not what `run` changes, no
+links, nothing outside of the directory, no file above 4 MiB. A fork leaves alone what was changed before it."""
 
 COMMANDS = Commands()
 talking = COMMANDS.group("Talk to it")

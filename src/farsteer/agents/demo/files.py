@@ -42,7 +42,10 @@ def delete(turn: Turn, name: str) -> Tool:
     path = inside(turn, name)
 
     def act(turn: Turn, call: str) -> str:
-        os.unlink(inside(turn, name))
+        copies, path = turn.session.copies, inside(turn, name)
+        with copies.changing:
+            copies.keep(path)
+            os.unlink(path)
         return f"deleted {name}"
 
     return Tool("delete", ToolKind.DELETE, f"Delete {name}", act, arguments={"path": name}, path=path)
@@ -62,10 +65,12 @@ def _change(tool: str, title: str, turn: Turn, name: str, before: str | None, af
         # What was approved is what happens: the file is looked at again.
         if _content(inside(turn, name)) != before:
             raise ToolFailed(f"{name} has changed since it was shown")
-        path = inside(turn, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(after)
+        copies, path = turn.session.copies, inside(turn, name)
+        with copies.changing:
+            copies.keep(path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+                file.write(after)
         return f"wrote {len(after)} characters to {name}"
 
     diff = {"path": name, "old": before, "new": after}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Registered, Sink
 from farsteer.agents.demo import protocol as wire
@@ -14,7 +14,8 @@ from farsteer.agents.process import AgentProcess, Exit
 from farsteer.agents.turns import Turns
 from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.errors import AgentError, Conflict, ErrorCode
-from farsteer.core.events import TurnEndReason
+from farsteer.core.events import FilesRestored, TurnEndReason
+from farsteer.core.ids import is_uuid
 from farsteer.core.launch import Start
 from farsteer.core.lines import Line, Oversized
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -22,6 +23,13 @@ from farsteer.core.wire import encode
 
 _CONFIRM_TIMEOUT = 10.0
 """A message that the agent has not confirmed by then has an unknown fate, and the agent is ended."""
+_RESTORE_TIMEOUT = 60.0
+_CODES: Final = {
+    "already_in_use": ErrorCode.CONVERSATION_IN_USE,
+    "not_found": ErrorCode.CONVERSATION_MISSING,
+    "unknown_anchor": ErrorCode.ANCHOR_UNKNOWN,
+}
+"""Reasons of the agent that the runner can do something about."""
 
 
 class DemoLaunch(Launch):
@@ -39,7 +47,7 @@ class DemoLaunch(Launch):
         self._asks: dict[str, str] = {}
         """What the agent calls each open approval."""
         self._request = 0
-        self._replies: dict[int, asyncio.Future[None]] = {}
+        self._replies: dict[int, asyncio.Future[Any]] = {}
         self._unconfirmed: int | None = None
         """The request that hands over the running turn's message, until the agent has it."""
         self._process = AgentProcess.start(
@@ -58,8 +66,12 @@ class DemoLaunch(Launch):
             await launch._process.reaped()
             if isinstance(failure, AgentError):
                 stderr = launch._process.stderr or None
+                code = failure.code if failure.code in _CODES.values() else ErrorCode.AGENT_START_FAILED
                 raise AgentError(
-                    f"the demo agent did not start: {failure.message}", stderr=stderr, **failure.details
+                    f"the demo agent did not start: {failure.message}",
+                    code=code,
+                    stderr=stderr,
+                    **failure.details,
                 ) from None
             raise
         return launch
@@ -87,7 +99,7 @@ class DemoLaunch(Launch):
         self._turns.begin(prompt.turn_id)
         self._unconfirmed = self._request + 1
         try:
-            await self._ask("prompt", prompt)
+            await self._hand_over("prompt", prompt)
         except BaseException:
             self._turns.abandon()
             raise
@@ -97,7 +109,7 @@ class DemoLaunch(Launch):
     async def steer(self, prompt: Prompt) -> None:
         if self._turns.current is None:
             raise Conflict("no turn is running")
-        await self._ask("steer", prompt)
+        await self._hand_over("steer", prompt)
 
     async def answer(self, approval: Approval, answer: Answer) -> None:
         self._turns.answered(approval.id)
@@ -108,8 +120,23 @@ class DemoLaunch(Launch):
         )  # fmt: skip
 
     async def interrupt(self) -> None:
-        if self._turns.current is not None:
-            await self._tell("interrupt")
+        """Returns when the agent has heard it, which does not mean that it obeys."""
+        if self._turns.current is None:
+            return
+        try:
+            await self._ask("interrupt", _CONFIRM_TIMEOUT)
+        except TimeoutError:
+            raise AgentError("it did not acknowledge the interrupt", code=ErrorCode.TIMEOUT) from None
+        except AgentError as error:
+            # With its process the turn has ended too.
+            if error.code is not ErrorCode.AGENT_DIED:
+                raise
+
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        try:
+            return await self._ask("restore", _RESTORE_TIMEOUT, message=message_id, after=after)
+        except TimeoutError:
+            raise AgentError("it did not restore the files in time", code=ErrorCode.TIMEOUT) from None
 
     # These three are not confirmed: the confirmation would stand behind all that the agent has said before, and whoever
     # takes that may be the one who waits here. What is written is in order with every later message.
@@ -134,20 +161,26 @@ class DemoLaunch(Launch):
         known = {name: value for name, value in fields.items() if value is not None}
         await self._process.write(encode({"do": do, **known}) + b"\n")
 
-    async def _ask(self, do: str, prompt: Prompt) -> None:
-        """Hand over a message and wait until the agent has it on its disk."""
+    async def _hand_over(self, do: str, prompt: Prompt) -> None:
+        """Returns when the agent has the message on its disk."""
+        try:
+            await self._ask(
+                do, _CONFIRM_TIMEOUT, turn=prompt.turn_id, message=prompt.message_id or None, text=prompt.text,
+                attachments=prompt.attachments,
+            )  # fmt: skip
+        except TimeoutError:
+            self._process.kill("it did not confirm a message")
+            raise AgentError("the agent did not confirm the message", code=ErrorCode.TIMEOUT) from None
+
+    async def _ask(self, do: str, timeout: float, **fields: Any) -> Any:
+        """Tell the agent something and wait for its answer. Raises TimeoutError."""
         self._request += 1
         number = self._request
         reply = self._replies[number] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(_CONFIRM_TIMEOUT):
-                await self._tell(
-                    do, id=number, turn=prompt.turn_id, text=prompt.text, attachments=prompt.attachments
-                )
-                await reply
-        except TimeoutError:
-            self._process.kill("it did not confirm a message")
-            raise AgentError("the agent did not confirm the message", code=ErrorCode.TIMEOUT) from None
+            async with asyncio.timeout(timeout):
+                await self._tell(do, id=number, **fields)
+                return await reply
         finally:
             del self._replies[number]
 
@@ -177,6 +210,13 @@ class DemoLaunch(Launch):
                 translation.tell(self._turns, line)
             case wire.Reply():
                 self._replied(line)
+            case wire.Done():
+                self._answer(line.id, None)
+            case wire.Restored():
+                restored = FilesRestored(
+                    status=line.status, restored=line.restored, skipped=line.skipped, reason=line.reason
+                )
+                self._answer(line.id, restored)
             case wire.Ask():
                 approval = translation.approval(line, self._turns.current)
                 self._asks[approval.id] = line.ask
@@ -192,12 +232,14 @@ class DemoLaunch(Launch):
             case wire.Hello():
                 self._greeted(line)
             case wire.Failed():
-                self._refuse(AgentError(line.message, reason=line.reason))
+                self._refuse(AgentError(line.message, code=_CODES.get(line.reason), reason=line.reason))
             case _:
                 translation.tell(self._turns, line)
 
     def _greeted(self, hello: wire.Hello) -> None:
-        if hello.session != self._native_id:
+        if hello.own and is_uuid(hello.session):
+            self._native_id = hello.session
+        elif hello.session != self._native_id:
             self._refuse(AgentError(f"it opened session {hello.session} instead", reason="wrong_session"))
             return
         if hello.messages:
@@ -210,17 +252,22 @@ class DemoLaunch(Launch):
             self._hello.set_exception(error)
 
     def _replied(self, reply: wire.Reply) -> None:
-        waiting = self._replies.get(reply.id)
-        if reply.error is None:
-            self._register()
-            if reply.id == self._unconfirmed:
-                self._unconfirmed = None
+        if reply.error is not None:
+            self._answer(reply.id, Conflict(reply.error))
+            return
+        self._register()
+        if reply.id == self._unconfirmed:
+            self._unconfirmed = None
+        self._answer(reply.id, None)
+
+    def _answer(self, number: int, result: FilesRestored | Conflict | None) -> None:
+        waiting = self._replies.get(number)
         if waiting is None or waiting.done():
             return
-        if reply.error is None:
-            waiting.set_result(None)
+        if isinstance(result, Conflict):
+            waiting.set_exception(result)
         else:
-            waiting.set_exception(Conflict(reply.error))
+            waiting.set_result(result)
 
     def _register(self) -> None:
         if not self._registered:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 
 from farsteer.agents.demo.commands import misbehaving, number
 from farsteer.agents.demo.turn import Turn
@@ -40,6 +42,17 @@ def _crash_mid(turn: Turn, argument: str) -> None:
     _die("the demo agent crashes in mid-message, as you asked")
 
 
+@misbehaving("crash later", "ends its turn and dies a moment after it")
+def _crash_later(turn: Turn, argument: str) -> None:
+    turn.say("I will not be here for long.")
+    _in_a_moment(lambda: _die("the demo agent crashes after its turn, as you asked"))
+
+
+@misbehaving("fail [text]", "ends its turn with that error")
+def _fail(turn: Turn, argument: str) -> None:
+    raise RuntimeError(argument or "it failed, as you asked")
+
+
 @misbehaving("exit <code>", "ends with that exit code")
 def _exit(turn: Turn, argument: str) -> None:
     code = int(number(argument, 1, 0, 255))
@@ -53,7 +66,20 @@ def _hang(turn: Turn, argument: str) -> None:
         turn.pause(3600)
 
 
-@misbehaving("ignore interrupt", "works for a minute, whatever you do")
+@misbehaving("hang deaf", "says nothing more and does not acknowledge an interrupt, for a minute")
+def _hang_deaf(turn: Turn, argument: str) -> None:
+    turn.session.acknowledges = False
+    turn.deaf_to_interrupt = True
+    turn.pause(_STUBBORN_SECONDS)
+
+
+@misbehaving("quiet [seconds]", "says nothing for that long (1) and then goes on")
+def _quiet(turn: Turn, argument: str) -> None:
+    turn.pause(number(argument, 1, 0, 3600))
+    turn.say("I was quiet.")
+
+
+@misbehaving("ignore interrupt", "acknowledges an interrupt and works on, for a minute")
 def _ignore_interrupt(turn: Turn, argument: str) -> None:
     turn.deaf_to_interrupt = True
     turn.say("Nothing will interrupt me.")
@@ -93,6 +119,33 @@ def _end_early(turn: Turn, argument: str) -> None:
     out.send("end", turn=turn.id, reason="end_turn")
 
 
+@misbehaving("late usage", "counts its tokens when the turn is over")
+def _late_usage(turn: Turn, argument: str) -> None:
+    turn.say("I will count later.")
+    turn.ends = False
+    turn.session.out.send("end", turn=turn.id, reason="end_turn")
+    turn.usage()
+
+
+@misbehaving("background [count]", "has a helper that ends before it does, and then chatters that often (3)")
+def _background(turn: Turn, argument: str) -> None:
+    count, out = int(number(argument, 3, 0, 10_000)), turn.session.out
+    helper = turn.session.new_id("h")
+
+    def chatter(text: str) -> None:
+        out.send("message", message=turn.session.new_id("m"), text=text, helper=helper)
+
+    def later() -> None:
+        for left in range(count, 0, -1):
+            time.sleep(0.02)
+            chatter(f"{left} more from your helper.")
+
+    chatter("Your helper has begun.")
+    out.send("end", turn=helper, reason="end_turn")
+    turn.say("I am not done when my helper is.")
+    threading.Thread(target=later, daemon=True).start()
+
+
 @misbehaving("repeat", "says everything twice")
 def _repeat(turn: Turn, argument: str) -> None:
     out, message = turn.session.out, turn.session.new_id("m")
@@ -126,20 +179,42 @@ def _orphan(turn: Turn, argument: str) -> None:
     turn.say(f"Process {child.pid} holds my pipes.")
 
 
-def at_start(how: str) -> None:
-    """What `options={"demo": how}` makes it do before it says hello."""
-    match how:
-        case "die-at-start":
-            _note("the demo agent dies at its start, as you asked")
-            os._exit(3)
-        case "slow-start":
-            time.sleep(0.5)
-        case "hang-at-start":
-            time.sleep(_STUBBORN_SECONDS)
-        case "garbage-at-start":
-            os.write(1, b"Welcome to the demo agent!\n")
-        case _:
-            _note(f"unknown option demo={how}")
+@misbehaving("escape", "leaves a process behind in a session of its own, for a minute")
+def _escape(turn: Turn, argument: str) -> None:
+    turn.say(f"Process {_start_apart('sleep', str(_STUBBORN_SECONDS))} is out of my hands.")
+
+
+@misbehaving("escape twice", "the same, and it is not the child of the agent any more")
+def _escape_twice(turn: Turn, argument: str) -> None:
+    import subprocess
+
+    code = f"sleep {_STUBBORN_SECONDS} >/dev/null 2>&1 & echo $!"
+    told = subprocess.run(
+        ["/bin/sh", "-c", code], stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=True
+    )  # fmt: skip
+    turn.say(f"Process {int(told.stdout)} is out of my hands.")
+
+
+@misbehaving("lose copies", "loses its copies of files, so that none can be restored")
+def _lose_copies(turn: Turn, argument: str) -> None:
+    turn.session.copies.lose()
+    turn.say("The copies are gone.")
+
+
+def _start_apart(*argv: str) -> int:
+    import subprocess
+
+    devnull = subprocess.DEVNULL
+    child = subprocess.Popen(argv, stdin=devnull, stdout=devnull, stderr=devnull, start_new_session=True)
+    return child.pid
+
+
+def _in_a_moment(act: Callable[[], object]) -> None:
+    def later() -> None:
+        time.sleep(0.2)
+        act()
+
+    threading.Thread(target=later, daemon=True).start()
 
 
 def _die(why: str) -> None:

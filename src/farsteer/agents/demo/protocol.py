@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from farsteer.core.approvals import ApprovalKind, Option, Question
-from farsteer.core.events import Command, DeltaKind, PlanEntry, ToolStatus, TurnEndReason
+from farsteer.core.events import Command, DeltaKind, FileRestore, PlanEntry, ToolStatus, TurnEndReason
 from farsteer.core.modes import PermissionMode, ToolKind
 from farsteer.core.wire import Wire
 
@@ -28,6 +28,8 @@ class Hello(Line):
     version: str
     messages: int
     commands: tuple[Command, ...]
+    own: bool = False
+    """It has given the conversation a name of its own."""
 
 
 class Failed(Line):
@@ -38,6 +40,18 @@ class Failed(Line):
 class Reply(Line):
     id: int
     error: str | None = None
+
+
+class Done(Line):
+    id: int
+
+
+class Restored(Line):
+    id: int
+    status: FileRestore
+    restored: tuple[str, ...]
+    skipped: tuple[str, ...]
+    reason: str | None = None
 
 
 class Message(Line):
@@ -136,8 +150,8 @@ class End(Line):
 
 
 Known = (
-    Hello | Failed | Reply | Message | Thought | DeltaLine | Tool | ToolOutput | ToolUpdate | Ask | Withdraw | PlanLine
-    | Usage | Title | Mode | End
+    Hello | Failed | Reply | Done | Restored | Message | Thought | DeltaLine | Tool | ToolOutput | ToolUpdate | Ask
+    | Withdraw | PlanLine | Usage | Title | Mode | End
 )  # fmt: skip
 
 
@@ -160,8 +174,8 @@ _decoder = msgspec.json.Decoder(Known)
 _KINDS: dict[str, type[Line]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
-        Hello, Failed, Reply, Message, Thought, DeltaLine, Tool, ToolOutput, ToolUpdate, Ask, Withdraw, PlanLine,
-        Usage, Title, Mode, End,
+        Hello, Failed, Reply, Done, Restored, Message, Thought, DeltaLine, Tool, ToolOutput, ToolUpdate, Ask,
+        Withdraw, PlanLine, Usage, Title, Mode, End,
     )
 }  # fmt: skip
 

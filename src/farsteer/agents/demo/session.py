@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from farsteer.agents.demo.copies import Copies, folder_of
 from farsteer.agents.demo.history import History
 from farsteer.agents.demo.out import Out
 from farsteer.agents.demo.shell import Shell
@@ -29,14 +30,17 @@ class Session:
         self.shell = Shell(directory)
         self.leaves_at_end = True
         """It exits when its input ends; only a misbehaviour changes that."""
-        self._generation: int = opening.get("generation", 1)
+        self.acknowledges = True
+        """It says so when it has heard an interrupt; only a misbehaviour changes that."""
+        self.copies = Copies(folder_of(opening["state"], self.id), directory, history)
+        self._life = os.urandom(4).hex()
         self._ids = 0
         self._order: Callable[[], object] = tuple
 
     def new_id(self, kind: str) -> str:
-        """Unique in the conversation: no two launches have the same generation."""
+        """Unique in the conversation, also in one that was forked or adopted, where launches are counted anew."""
         self._ids += 1
-        return f"{kind}{self._generation}.{self._ids}"
+        return f"{kind}{self._life}.{self._ids}"
 
     def verdict(self, tool: str, kind: ToolKind) -> Verdict:
         found = verdict(self.mode, kind)

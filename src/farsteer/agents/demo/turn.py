@@ -127,8 +127,7 @@ class Turn:
 
     def _finish(self, type: str, message: str, text: str, *, partial: bool | None = None) -> None:
         self._words += len(text.split())
-        if type == "message":
-            self.session.history.add({"role": "agent", "anchor": message, "text": text})
-        self.session.out.send(
-            type, message=message, text=text, partial=partial, anchor=message if type == "message" else None
-        )
+        role = "agent" if type == "message" else "thought"
+        record = {"role": role, "anchor": message, "text": text}
+        self.session.history.add({**record, "partial": True} if partial else record)
+        self.session.out.send(type, message=message, text=text, partial=partial, anchor=message)
