@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pytest
 
 from farsteer.agents import posix
+from farsteer.agents.environment import LAUNCH
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.lines import Line, Oversized
 from tests.agents.conftest import Run, gone, until
+from tests.support.processes import is_alive
 
 SECONDS = 10.0
 
@@ -23,7 +27,13 @@ SECONDS = 10.0
 class Watched:
     """A process under test, with what it said and how it ended."""
 
-    def __init__(self, *argv: str, cwd: Path | str = "/", limit: int = 1024 * 1024) -> None:
+    def __init__(
+        self,
+        *argv: str,
+        cwd: Path | str = "/",
+        limit: int = 1024 * 1024,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.lines: list[Line] = []
         self.batches = 0
         self.gate = asyncio.Event()
@@ -33,7 +43,7 @@ class Watched:
         self.process = AgentProcess.start(
             argv,
             cwd=str(cwd),
-            environment={"PATH": os.environ["PATH"], "ONLY": "this"},
+            environment={"PATH": os.environ["PATH"], "ONLY": "this", **(environment or {})},
             on_lines=self._take,
             on_exit=self._end,
             line_limit=limit,
@@ -226,15 +236,21 @@ ESCAPES = {
     "same group": "sleep 300 &",
     "own group": "set -m; sleep 300 &",
     "own session": "setsid sleep 300 &",
+    "own session, and adopted by another parent": "(setsid sleep 300 & echo $!)",
 }
 
 
-@pytest.mark.parametrize("how", ["same group", "own group"])
+def escape(how: str) -> str:
+    """A script that starts a grandchild and says its number."""
+    return ESCAPES[how] if "echo" in ESCAPES[how] else f"{ESCAPES[how]} echo $!"
+
+
+@pytest.mark.parametrize("how", ESCAPES)
 def test_an_exit_is_noticed_while_a_grandchild_holds_the_pipes_and_the_grandchild_is_ended(
     run: Run, how: str
 ) -> None:
     async def scenario() -> None:
-        watched = shell(f"{ESCAPES[how]} echo $!; exit 5")
+        watched = shell(f"{escape(how)}; exit 5")
         begun = time.monotonic()
         ended = await watched.exit()
         assert ended.code == 5
@@ -247,11 +263,55 @@ def test_an_exit_is_noticed_while_a_grandchild_holds_the_pipes_and_the_grandchil
 @pytest.mark.parametrize("how", ESCAPES)
 def test_stop_leaves_no_descendant_not_even_one_in_a_session_of_its_own(run: Run, how: str) -> None:
     async def scenario() -> None:
-        watched = shell(f"{ESCAPES[how]} echo $!; cat")
+        watched = shell(f"{escape(how)}; cat")
         grandchild = await watched.number()
         await watched.process.stop()
         await gone(grandchild)
         await watched.exit()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("how", ["killed by us", "crashed"])
+def test_a_killed_agent_leaves_no_descendant(run: Run, how: str) -> None:
+    async def scenario() -> None:
+        watched = shell(f"{escape('own session, and adopted by another parent')}; exec sleep 300")
+        grandchild = await watched.number()
+        if how == "crashed":
+            os.kill(watched.process.pid, signal.SIGKILL)
+        else:
+            watched.process.kill("there is no talking to it")
+        assert (await watched.exit()).code == -9
+        await gone(grandchild)
+
+    run(scenario())
+
+
+def test_who_lost_the_mark_is_ended_while_it_is_in_the_agent_s_session(run: Run) -> None:
+    async def scenario() -> None:
+        watched = shell("set -m; env -i /bin/sleep 300 & echo $!; exit 0")
+        grandchild = await watched.number()
+        await watched.exit()
+        await gone(grandchild)
+
+    run(scenario())
+
+
+def test_only_what_belongs_to_the_launch_is_ended_with_it(run: Run) -> None:
+    async def scenario() -> None:
+        marks = ("home:1:s", "home:10:s", "home:1:s2", "")
+        dead, *spared = [
+            Watched("/bin/sh", "-c", f"{escape('own session')}; cat", environment={LAUNCH: mark})
+            for mark in marks
+        ]
+        numbers = [await watched.number() for watched in (dead, *spared)]
+        await dead.process.stop()
+        await gone(numbers[0])
+        assert all(is_alive(psutil.Process(number)) for number in numbers[1:])
+        for watched in spared:
+            await watched.process.stop()
+        for number in numbers:
+            await gone(number)
 
     run(scenario())
 

@@ -1,9 +1,10 @@
-"""The environment an agent sees: what programs need to run, what its adapter names, and no secret of ours."""
+"""The environment an agent sees: what programs need to run, what its adapter names, no secret of ours, and its mark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 BASIC = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TERM", "COLORTERM", "TMPDIR", "TZ",
@@ -14,6 +15,27 @@ BASIC = (
 )  # fmt: skip
 OURS = ("CLI_API_TOKEN", "FARSTEER_*")
 """Never given to an agent, whoever names them: with these it could answer its own approvals."""
+
+LAUNCH = "FARSTEER_LAUNCH"
+"""Which launch a process belongs to. Whatever an agent starts inherits it, also what leaves its group and its session,
+so this is how we find what an agent has left behind. It is no secret, and it is of no use to who reads it."""
+
+
+class LaunchMark(NamedTuple):
+    home: str
+    """The runner's home, of which there is one runner at a time."""
+    generation: int
+    session: str
+
+    def __str__(self) -> str:
+        return f"{self.home}:{self.generation}:{self.session}"
+
+    @classmethod
+    def parse(cls, value: str) -> LaunchMark | None:
+        parts = value.split(":", 2)
+        if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit()):
+            return None
+        return cls(parts[0], int(parts[1]), parts[2])
 
 
 def scrubbed(

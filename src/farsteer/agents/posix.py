@@ -1,7 +1,9 @@
 """What running agents needs of POSIX, in one place, so that another system can get its own module beside it.
 
-An agent leads its own session. Its children may open process groups of their own (shells with job control do), but
-they stay in the session unless they leave it on purpose, so the session is what we sweep when the leader is gone.
+An agent leads its own session, and all that it starts inherits the mark in its environment. Children open groups of
+their own (shells with job control do) or sessions of their own (Droid's tools do), but the mark stays with them, so the
+mark is what we sweep by when the leader is gone. Who lost it, to a cleared environment or to a process title written
+over it, is still found while it is in the leader's session.
 """
 
 from __future__ import annotations
@@ -13,12 +15,22 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from farsteer.agents.environment import LAUNCH
+
+if TYPE_CHECKING:
+    import psutil
 
 SIGTERM = signal.SIGTERM
 SIGKILL = signal.SIGKILL
 PIPE_SIZE = 256 * 1024
+_CHUNK = 32 * 1024
+_MARK = f"{LAUNCH}=".encode()
+_LOOKS = 8
+"""How often a sweep looks again for what was started meanwhile; what outruns this many starts processes forever."""
 
 
 def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -77,15 +89,101 @@ def signal_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
-def kill_session(leader: int) -> None:
-    """SIGKILL the leader's group, then every other process of its session. The leader must not be reaped yet."""
+def sweep(belongs: Callable[[str], bool], leader: int | None = None) -> list[psutil.Process]:
+    """SIGKILL whoever carries a mark that `belongs`, and whoever is in the session of `leader`, if one is given.
+
+    The leader itself is the caller's; it must not be reaped yet. Neither we nor those who started us are ever swept.
+    Returns who was: each is dead or about to be.
+    """
+    swept: set[psutil.Process] = set()
+    for _ in range(_LOOKS):
+        news = set(_condemned(belongs, leader)) - swept
+        if not news:
+            break
+        for process in news:
+            _kill(process)
+        swept |= news
+    return list(swept)
+
+
+def _kill(process: psutil.Process) -> None:
+    """A number that was reused since we looked is spared: psutil compares when its process was started."""
     import psutil
 
-    signal_group(leader, SIGKILL)
-    for pid in psutil.pids():
+    with suppress(psutil.Error):
+        process.kill()
+
+
+def await_end(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
+    """Wait until they are gone; the numbers of those that are not by then."""
+    import psutil
+
+    _, living = psutil.wait_procs(processes, timeout=seconds)
+    return [process.pid for process in living]
+
+
+def _condemned(belongs: Callable[[str], bool], leader: int | None) -> Iterator[psutil.Process]:
+    own = os.getpid()
+    for pid in _pids():
+        if pid in (own, leader) or not _belongs(pid, belongs, leader):
+            continue
+        import psutil
+
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            # Asked again, now that we hold on to this very process and not to its number.
+            if _belongs(pid, belongs, leader) and process not in psutil.Process().parents():
+                yield process
+
+
+def _belongs(pid: int, belongs: Callable[[str], bool], leader: int | None) -> bool:
+    if leader is not None:
         with suppress(ProcessLookupError, PermissionError):
-            if pid != leader and os.getsid(pid) == leader:
-                os.kill(pid, SIGKILL)
+            if os.getsid(pid) == leader:
+                return True
+    mark = mark_of(pid)
+    return mark is not None and belongs(mark)
+
+
+def _pids() -> list[int]:
+    if sys.platform == "linux":
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    import psutil
+
+    return psutil.pids()
+
+
+def mark_of(pid: int) -> str | None:
+    """The mark that this process was started with; None if it has none, is dead, or is not ours to look at."""
+    if sys.platform == "linux":
+        # A tenth of what psutil takes for it, and this is asked of every process of the machine.
+        environment = _environment(pid)
+        if _MARK not in environment:
+            return None
+        marks = (entry for entry in environment.split(b"\0") if entry.startswith(_MARK))
+        return next((entry[len(_MARK) :].decode(errors="replace") for entry in marks), None)
+    import psutil
+
+    try:
+        return psutil.Process(pid).environ().get(LAUNCH)
+    except (psutil.Error, OSError):
+        return None
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    environment = b""
+    try:
+        while len(chunk := os.read(file, _CHUNK)) == _CHUNK:
+            environment += chunk
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+    return environment + chunk
 
 
 def reap(process: subprocess.Popen[bytes]) -> int:

@@ -1,8 +1,8 @@
 """An agent's process: started, fed, read and ended the same way for every adapter.
 
 Lines arrive in batches, one batch per chunk read; awaiting the callback is the back-pressure. The exit of the process
-is noticed at once, even while its descendants hold the pipes open: they are killed, what the agent had written is
-delivered, and then `on_exit` is called, once, as the last thing.
+is noticed at once, even while its descendants hold the pipes open: they are killed wherever they are, what the agent
+had written is delivered, and then `on_exit` is called, once, as the last thing.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import asyncio
 import logging
 import os
 import subprocess
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from farsteer.agents import posix
+from farsteer.agents.environment import LAUNCH
 from farsteer.agents.pipes import ReadPipe, TailPipe, WritePipe
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter
@@ -49,13 +51,14 @@ class AgentProcess:
     """One running agent. Make it with `start`; it belongs to the event loop it was made in."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], on_lines: OnLines, on_exit: OnExit, line_limit: int
+        self, process: subprocess.Popen[bytes], mark: str, on_lines: OnLines, on_exit: OnExit, line_limit: int
     ) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self.pid = process.pid
         self._process = process
+        self._mark = mark
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._input = WritePipe(process.stdin)
@@ -74,14 +77,18 @@ class AgentProcess:
         cls, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], on_lines: OnLines, on_exit: OnExit,
         line_limit: int = LINE_LIMIT,
     ) -> AgentProcess:  # fmt: skip
-        """Start `argv` in its own session, inside a running event loop. Raises AgentError."""
+        """Start `argv` in its own session, inside a running event loop. Raises AgentError.
+
+        An environment without a mark gets one that nobody else has.
+        """
+        mark = environment.get(LAUNCH) or uuid.uuid4().hex
         try:
-            process = posix.spawn(argv, cwd=cwd, environment=environment)
+            process = posix.spawn(argv, cwd=cwd, environment={**environment, LAUNCH: mark})
         except (OSError, ValueError) as error:
             raise AgentError(
                 f"could not start {argv[0]}: {error}", code=ErrorCode.AGENT_START_FAILED
             ) from error
-        return cls(process, on_lines, on_exit, line_limit)
+        return cls(process, mark, on_lines, on_exit, line_limit)
 
     @property
     def running(self) -> bool:
@@ -104,7 +111,6 @@ class AgentProcess:
         if not self.running:
             return
         self._asked = self._asked or "stopped"
-        descendants = posix.Descendants(self.pid)
         self._input.close()
         for number in (None, posix.SIGTERM, posix.SIGKILL):
             if number is not None:
@@ -113,13 +119,12 @@ class AgentProcess:
                 break
         else:
             _log.error("agent process %d outlives SIGKILL by %g s", self.pid, grace)
-        descendants.kill()
+            self._sweep()
 
     def kill(self, reason: str) -> None:
         """SIGKILL at once, for an agent that there is no talking to; `reaped` tells when it is gone."""
         if self.running:
             self._asked = self._asked or reason
-            posix.Descendants(self.pid).kill()
             posix.signal_group(self.pid, posix.SIGKILL)
 
     async def reaped(self) -> None:
@@ -169,11 +174,15 @@ class AgentProcess:
         """It is a zombie now: sweep what it left behind, then reap it."""
         self._loop.remove_reader(self._exit_descriptor)
         os.close(self._exit_descriptor)
-        posix.kill_session(self.pid)
+        self._sweep()
         self._code.set_result(posix.reap(self._process))
         self._input.close()
         self._stderr.drain()
         self._output.wake()
+
+    def _sweep(self) -> None:
+        posix.signal_group(self.pid, posix.SIGKILL)
+        posix.sweep(self._mark.__eq__, self.pid)
 
     def _end(self) -> None:
         """Whatever happened, also a cancellation: nothing of it stays."""

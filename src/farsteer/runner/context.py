@@ -33,3 +33,5 @@ class ActorContext:
     state_dir: str
     environment: Callable[[Adapter], dict[str, str]]
     limits: Limits
+    home: str = ""
+    """The runner's home, as the marks of its agents name it."""

@@ -112,7 +112,7 @@ class Launcher:
         context, adapter = self._context, self._context.adapter
         plan = planning.plan(
             self._spec, self._log.state, adapter, state_dir=context.state_dir,
-            environment=context.environment(adapter), startup=context.limits.startup,
+            environment=context.environment(adapter), startup=context.limits.startup, home=context.home,
         )  # fmt: skip
         self._outdated = False
         self.life = Life(adapter, plan, self._mailbox, context.limits.stop_grace, warm=warm)

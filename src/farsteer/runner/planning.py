@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from farsteer.agents.base import Adapter, LaunchPlan
+from farsteer.agents.environment import LAUNCH, LaunchMark
 from farsteer.core.errors import ErrorCode
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchRow, Start, decide
@@ -33,13 +34,15 @@ def decision(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDec
 
 def plan(
     spec: SessionSpec, state: SessionState, adapter: Adapter, *, state_dir: str, environment: dict[str, str],
-    startup: float,
+    startup: float, home: str,
 ) -> LaunchPlan:  # fmt: skip
     decided = decision(state, adapter, state_dir)
     fork_of = state.fork_of if decided.start is Start.CREATE else None
     cuts = fork_of is not None or decided.start is Start.RESUME
+    generation = state.generation + 1
+    environment = {**environment, LAUNCH: str(LaunchMark(home, generation, state.id))}
     return LaunchPlan(
-        session_id=state.id, directory=state.directory, generation=state.generation + 1, decision=decided,
+        session_id=state.id, directory=state.directory, generation=generation, decision=decided,
         permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=spec.source,
         options=spec.options, environment=environment, state_dir=state_dir, startup_timeout=startup,
         fork_of=fork_of, cut_at=state.cut_at if cuts else None,

@@ -22,7 +22,7 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import plain
 from farsteer.db.home import HomeLock, prepare_home
 from farsteer.link.messages import Call, Reply, Welcome
-from farsteer.runner import machine
+from farsteer.runner import machine, reaping
 from farsteer.runner.actor import SessionActor
 from farsteer.runner.context import ActorContext, Limits
 from farsteer.runner.creation import Creation
@@ -40,6 +40,7 @@ class Runner:
         self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: Limits
     ) -> None:
         self.home = home
+        self._home_id = reaping.home_id(home)
         self._lock = lock
         self.settings = settings
         self.limits = limits
@@ -50,9 +51,10 @@ class Runner:
 
     @classmethod
     async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
-        """Open the journal in `home` and take up the sessions it holds."""
+        """End what an earlier life in `home` left running, and take up the sessions that its journal holds."""
         lock = HomeLock(prepare_home(home), "runner")
         try:
+            await asyncio.to_thread(reaping.reap, home)
             journal = await Journal.open(home / "runner.db")
             runner = cls(home, lock, journal, load_settings(home), limits or Limits())
         except BaseException:
@@ -153,7 +155,7 @@ class Runner:
         adapter = registry.adapter(state.agent)
         state_dir = self.state_dir(state.agent)
         log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads)
-        context = ActorContext(adapter, str(state_dir), self._environment, self.limits)
+        context = ActorContext(adapter, str(state_dir), self._environment, self.limits, self._home_id)
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._lanes.track(state, log)
         return actor

@@ -1,0 +1,127 @@
+"""What an earlier life of a runner left behind is ended at the next start, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from farsteer.agents.environment import LAUNCH, LaunchMark
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.db.home import prepare_home
+from farsteer.runner import planning
+from farsteer.runner.reaping import home_id, reap
+from farsteer.runner.runner import Runner
+from tests.runner.conftest import SESSION
+from tests.runner.scripted import ScriptedAdapter
+from tests.support.processes import is_alive
+
+SECONDS = 10.0
+
+
+class Leftovers:
+    """Processes that nobody waits for, each with its mark."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, mark: str, name: str = LAUNCH) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            ["sleep", "300"],
+            env={"LARGE": "x" * 100_000, name: mark, "PATH": os.environ["PATH"]},
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.wait(SECONDS)
+
+
+@pytest.fixture
+def leftovers() -> Iterator[Leftovers]:
+    leftovers = Leftovers()
+    yield leftovers
+    leftovers.close()
+
+
+def alive(process: subprocess.Popen[bytes]) -> bool:
+    return psutil.pid_exists(process.pid) and is_alive(psutil.Process(process.pid))
+
+
+def test_only_what_this_home_left_is_ended(tmp_path: Path, leftovers: Leftovers) -> None:
+    mine, other = prepare_home(tmp_path / "mine"), prepare_home(tmp_path / "other")
+    name = home_id(mine)
+    agents = [leftovers.start(str(LaunchMark(name, number, SESSION))) for number in (1, 12)]
+    spared = [
+        leftovers.start(str(LaunchMark(home_id(other), 1, SESSION))),
+        leftovers.start(f"{name}0:1:{SESSION}"),
+        leftovers.start(f"x{name}:1:{SESSION}"),
+        leftovers.start(f"{name}:one:{SESSION}"),
+        leftovers.start(name),
+        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH}"),
+        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH}_OF"),
+    ]
+    assert reap(mine) == 2
+    assert not any(map(alive, agents)), "they are gone when it returns"
+    assert all(map(alive, spared))
+    assert reap(mine) == 0
+
+
+def test_a_copy_of_a_home_is_another_home(tmp_path: Path, leftovers: Leftovers) -> None:
+    home = prepare_home(tmp_path / "home")
+    agent = leftovers.start(str(LaunchMark(home_id(home), 1, SESSION)))
+    shutil.copytree(home, tmp_path / "copy")
+    assert reap(tmp_path / "copy") == 0
+    assert alive(agent)
+    home.rename(tmp_path / "moved")
+    assert reap(tmp_path / "moved") == 1
+
+
+def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_path: Path) -> None:
+    home = prepare_home(tmp_path / "home")
+    script = "import sys, pathlib\nfrom farsteer.runner.reaping import reap\nprint(reap(pathlib.Path(sys.argv[1])))"
+    shell = 'sleep 300 >/dev/null 2>&1 & "$0" -c "$1" "$2"; echo still here'
+    answer = subprocess.run(
+        ["/bin/sh", "-c", shell, sys.executable, script, str(home)],
+        env={LAUNCH: str(LaunchMark(home_id(home), 1, SESSION))},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert answer.stdout.split("\n")[:2] == ["1", "still here"]
+
+
+async def test_it_happens_before_any_session_is_taken_up(tmp_path: Path, leftovers: Leftovers) -> None:
+    home = prepare_home(tmp_path / "home")
+    agent = leftovers.start(str(LaunchMark(home_id(home), 1, SESSION)))
+    runner = await Runner.open(home)
+    assert not alive(agent)
+    await runner.close()
+
+
+def test_every_launch_has_its_own_mark() -> None:
+    spec = SessionSpec(id=SESSION, machine_id="m", directory="/")
+    for generation in (1, 7):
+        state = SessionState(id=SESSION, agent="scripted", directory="/", generation=generation - 1)
+        plan = planning.plan(
+            spec, state, ScriptedAdapter(), state_dir="", environment={"A": "b"}, startup=1, home="h"
+        )
+        assert plan.environment == {"A": "b", LAUNCH: f"h:{generation}:{SESSION}"}
+
+
+@pytest.mark.parametrize("value", ["", "h", "h:1", "h:x:s", "h:-1:s", "h:²:s"])
+def test_what_is_no_mark_is_not_taken_for_one(value: str) -> None:
+    assert LaunchMark.parse(value) is None
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    mark = LaunchMark("home.1.2", 3, "a:session:id")
+    assert LaunchMark.parse(str(mark)) == mark
