@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from farsteer.core.api import SessionView
+from farsteer.core.api import ForkedFrom, SessionView
 from farsteer.core.events import SessionStatus
 from farsteer.core.queue import Queue, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
@@ -49,6 +49,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     state: SessionState
     accepted: Queue
     """Messages that the runner has not confirmed yet."""
+    last_message: str | None
+    """The last one that is visible."""
 
 
 def session_view(row: SessionRow) -> SessionView:
@@ -80,9 +82,10 @@ def session_view(row: SessionRow) -> SessionView:
         pending_requests_count=len(state.approvals),
         usage=state.usage,
         commands=state.commands,
-        last_message=state.last_message,
+        last_message=row.last_message,
         error=state.error,
         permission_timeout=spec.permission_timeout,
+        forked_from=ForkedFrom(spec.fork.session_id, spec.fork.seq) if spec.fork else None,
     )
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.events import SessionStatus
+from farsteer.core.events import Entry, SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
@@ -62,6 +62,42 @@ class LogPage(Struct, frozen=True):
     newer: bool
 
 
+class Place(Struct, frozen=True):
+    """A visible entry of a log, and what going on from before it means."""
+
+    entry: Entry
+    first_seq: int
+    """Where the turn begins that the entry began, or the entry itself."""
+    cut_at: str | None
+    """The last anchor before it."""
+    held: int
+    """How many entries the log has."""
+
+
+class RewoundLog(Struct, frozen=True):
+    seq: int
+    """The entry that says so."""
+    cancelled: list[str]
+    """Messages that waited and do no more."""
+
+
+class Copied(Struct, frozen=True):
+    """How far a copy of a log is."""
+
+    count: int = 0
+    at: int = 0
+    """The last entry of the source that was looked at."""
+    time: int = 0
+    turn: str | None = None
+    """The turn that is open in the copy."""
+    anchor: str | None = None
+    """The last one in the copy."""
+    answered: bool = False
+    """The agent has said something in it."""
+    last_message: str | None = None
+    whole: bool = False
+
+
 class Connected(Struct, frozen=True):
     acked: dict[str, int]
     unknown: list[str]
@@ -74,6 +110,12 @@ class Accepted(Struct, frozen=True):
     repeated: bool
     """It was there already, known by its local id."""
     machine_id: str
+
+
+class Hurried(Struct, frozen=True):
+    machine_id: str
+    offered: bool
+    """A runner may have it, and must be asked."""
 
 
 class Resolved(Struct, frozen=True):
@@ -151,7 +193,15 @@ class Store(Protocol):
     async def page(
         self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
     ) -> LogPage:
-        """The newest `limit` entries below `before`, or the oldest above `after`; none that were cleared."""
+        """The newest `limit` entries below `before`, or the oldest above `after`, of those that are visible."""
+        ...
+
+    async def place(self, namespace: str, session_id: str, seq: int) -> Place:
+        """NotFound for an entry that is not there or not visible."""
+        ...
+
+    async def rewound(self, namespace: str, session_id: str, first_seq: int, since: int) -> RewoundLog:
+        """What a rewind came to that began when the log had `since` entries."""
         ...
 
     async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared: ...
@@ -160,6 +210,25 @@ class Store(Protocol):
 
     async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
         """Store a session in creation: it takes events, and nobody sees it."""
+        ...
+
+    async def visible(self, namespace: str, session_id: str, upto: int | None) -> list[tuple[int, int]]:
+        """The visible stretches of a log as they are now, oldest first, up to and with an entry."""
+        ...
+
+    async def copy(
+        self,
+        namespace: str,
+        source: str,
+        target: str,
+        stretches: Sequence[tuple[int, int]],
+        so_far: Copied,
+    ) -> Copied:
+        """Copy a bounded part of a conversation into a session in creation; again, until it is whole."""
+        ...
+
+    async def seal_copy(self, spec: SessionSpec, copied: Copied) -> None:
+        """The session in creation begins with what was copied, and is the one of `spec`."""
         ...
 
     async def finish_session(
@@ -225,6 +294,10 @@ class Store(Protocol):
 
     async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
         """Cancel an item no runner has seen. False: the runner must be asked. Conflict: it has another outcome."""
+        ...
+
+    async def hurry(self, namespace: str, session_id: str, item_id: str) -> Hurried:
+        """Have an accepted item go first. NotFound, or Conflict if the agent has it or it has an outcome."""
         ...
 
     async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:

@@ -8,10 +8,10 @@ import msgspec
 
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import MAX_QUEUED, ItemState, QueueItem
+from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState, QueueItem
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
-from farsteer.hub.store.base import Accepted
+from farsteer.hub.store.base import Accepted, Hurried
 from farsteer.hub.store.transaction import Transaction
 from farsteer.hub.view import joined_queue, partial, without_data
 
@@ -55,7 +55,8 @@ def offer(tx: Transaction, session_id: str, link: int) -> list[QueueItem]:
         " RETURNING n, payload",
         (link, session_id, link),
     ).fetchall()
-    return [decode(payload, QueueItem) for _, payload in sorted(rows)]
+    offered = [decode(payload, QueueItem) for _, payload in sorted(rows)]
+    return sorted(offered, key=lambda item: item.delivery is not Delivery.NOW)
 
 
 def follow(tx: Transaction, session_id: str, update: QueueUpdate) -> None:
@@ -102,6 +103,31 @@ def take_back(tx: Transaction, namespace: str, session_id: str, item_id: str) ->
     cancelled = msgspec.structs.replace(decode(body, QueueItem), state=ItemState.CANCELLED)
     _tell_queue(tx, namespace, session_id, session, cancelled)
     return True
+
+
+def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str) -> Hurried:
+    """One that its runner has not confirmed goes as one to be sent now, whenever it goes."""
+    machine_id, session = _session(tx.db, namespace, session_id)
+    row = tx.db.execute(
+        "SELECT state, offered, body, payload FROM items WHERE id = ? AND session_id = ?",
+        (item_id, session_id),
+    ).fetchone()
+    if row is None:
+        raise NotFound("no such message in the queue")
+    state, offered, body, payload = ItemState(row[0]), bool(row[1]), row[2], row[3]
+    if state.final or state is ItemState.HANDED_OVER:
+        raise Conflict(
+            f"this message is {state.value} already", code=ErrorCode.NOT_CANCELLABLE, state=state.value
+        )
+    if state is not ItemState.ACCEPTED:
+        return Hurried(machine_id, offered=True)
+    body, payload = (
+        encode(msgspec.structs.replace(decode(one, QueueItem), delivery=Delivery.NOW))
+        for one in (body, payload)
+    )
+    tx.db.execute("UPDATE items SET body = ?, payload = ? WHERE id = ?", (body, payload, item_id))
+    _tell_queue(tx, namespace, session_id, session)
+    return Hurried(machine_id, offered)
 
 
 def sessions_to_serve(db: sqlite3.Connection, namespace: str, machine_id: str) -> list[str]:

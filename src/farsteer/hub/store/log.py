@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from farsteer.core.api import MessagesCleared
-from farsteer.core.events import ApprovalResolved, Entry, QueueUpdate, decode_entry
+from farsteer.core.events import ApprovalResolved, Entry, QueueUpdate, Rewound, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.feed import SyncEvent, sync_event
 from farsteer.hub.store import items as item_table
+from farsteer.hub.store import rewinds, visible
 from farsteer.hub.store import usage as usage_table
 from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
 from farsteer.hub.store.sessions import CREATING, LIVE, find, write_state
@@ -24,7 +26,7 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 MAX_SCAN = 50_000
 """How many rows of the feed one page looks at, so that a filter that matches little holds no reader up."""
 
-_CONCERNS_US = frozenset({"queue_update", "approval_resolved", usage_table.KIND})
+_CONCERNS_US = frozenset({"queue_update", "approval_resolved", "rewound", usage_table.KIND})
 
 
 def append(
@@ -68,9 +70,9 @@ def append(
     if state is None:
         tx.db.execute("UPDATE sessions SET seq = ?, updated_at = ? WHERE id = ?", (after, tx.now, session_id))
     else:
-        write_state(tx, session_id, after, state, body)
+        last_message = write_state(tx, session_id, after, state, body)
         if phase == LIVE:
-            _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after)
+            _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after, last_message)
     return Appended(held=after, stored=len(news))
 
 
@@ -85,7 +87,7 @@ def _news(items: Sequence[Item], held: int) -> Sequence[Item] | None:
 
 
 def _note(tx: Transaction, session_id: str, notes: Iterable[Entry]) -> None:
-    """What the hub itself keeps of the log: the states of messages, and how approvals ended."""
+    """What the hub itself keeps of the log: the states of messages, how approvals ended, what is hidden."""
     for entry in notes:
         note = entry.content
         if isinstance(note, QueueUpdate):
@@ -95,16 +97,20 @@ def _note(tx: Transaction, session_id: str, notes: Iterable[Entry]) -> None:
                 "INSERT OR REPLACE INTO resolved (session_id, approval_id, outcome, by) VALUES (?, ?, ?, ?)",
                 (session_id, note.approval_id, note.outcome.value, note.by),
             )
+        elif isinstance(note, Rewound):
+            rewinds.follow(tx, session_id, note, entry.seq)
 
 
 def _tell_change(
-    tx: Transaction, namespace: str, session_id: str, old: SessionState, new: SessionState, seq: int
-) -> None:
+    tx: Transaction, namespace: str, session_id: str, old: SessionState, new: SessionState, seq: int,
+    last_message: str | None,
+) -> None:  # fmt: skip
     changes = changed_fields(old, new)
     if old.queue != new.queue:
         changes["queue"] = joined_queue(new, item_table.accepted(tx.db, session_id))
-    if changes:
-        changes |= {"seq": seq, "updatedAt": tx.now, "lastMessage": new.last_message}
+    rewound = old.last_message is not None and new.last_message is None
+    if changes or rewound:
+        changes |= {"seq": seq, "updatedAt": tx.now, "lastMessage": last_message}
         tx.tell(namespace, "session-updated", session_id, partial(changes))
 
 
@@ -117,16 +123,13 @@ def page(
     before: int | None,
     after: int | None,
 ) -> LogPage:
-    seq, cleared = find(db, namespace, session_id, "seq, cleared_seq")
+    seq, cleared, copied = find(db, namespace, session_id, "seq, cleared_seq, copied")
     low = min(max(after or 0, cleared), seq)
     high = seq + 1 if before is None else max(0, min(before, seq + 1))
-    order = "DESC" if after is None else "ASC"
+    read = visible.newest_rows if after is None else visible.oldest_rows
     rows: list[tuple[int, bytes]] = []
     size = 0
-    for row in db.execute(
-        f"SELECT seq, body FROM log WHERE subject = ? AND seq > ? AND seq < ? ORDER BY seq {order} LIMIT ?",  # noqa: S608
-        (session_id, low, high, limit),
-    ):
+    for row in islice(read(db, session_id, copied, low, high), limit):
         rows.append(row)
         size += len(row[1])
         if size > MAX_PAGE_BYTES:
@@ -136,18 +139,26 @@ def page(
     if not rows:
         return LogPage([], None, None, older=False, newer=False)
     first, last = rows[0][0], rows[-1][0]
-    return LogPage([body for _, body in rows], first, last, older=first > cleared + 1, newer=last < seq)
+    return LogPage(
+        [body for _, body in rows],
+        first,
+        last,
+        older=visible.any_between(db, session_id, cleared, first),
+        newer=visible.any_between(db, session_id, last, seq + 1),
+    )
 
 
 def clear(tx: Transaction, namespace: str, session_id: str, keep: int) -> MessagesCleared:
+    """Hide all but the newest `keep` of what is visible."""
     seq, cleared = find(tx.db, namespace, session_id, "seq, cleared_seq")
-    upto = max(cleared, seq - keep)
-    remaining = seq - upto
-    if upto > cleared:
+    upto = visible.place_of(tx.db, session_id, cleared, seq + 1, keep)
+    gone = visible.count(tx.db, session_id, cleared, upto + 1)
+    remaining = visible.count(tx.db, session_id, upto, seq + 1)
+    if gone:
         tx.db.execute("UPDATE sessions SET cleared_seq = ? WHERE id = ?", (upto, session_id))
         data = encode({"clearedSeq": upto, "remaining": remaining})
         tx.tell(namespace, "messages-cleared", session_id, data)
-    return MessagesCleared(cleared=upto - cleared, remaining=remaining)
+    return MessagesCleared(cleared=gone, remaining=remaining)
 
 
 def feed_after(

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from farsteer.core.api import SessionView
-from farsteer.core.errors import NotFound
+from farsteer.core.errors import Conflict, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
@@ -26,7 +26,8 @@ _PURGE_ROWS = 2000
 
 _SELECT = (
     "SELECT s.id, s.namespace, s.machine_id, coalesce(m.active, 0), s.seq, s.cleared_seq, s.created_at, s.updated_at,"
-    " s.spec, s.state FROM sessions AS s LEFT JOIN machines AS m ON m.id = s.machine_id WHERE s.phase = 'live'"
+    " s.spec, s.state, s.last_message FROM sessions AS s LEFT JOIN machines AS m ON m.id = s.machine_id"
+    " WHERE s.phase = 'live'"
 )
 
 _TEXT_MATCHES = (
@@ -53,7 +54,7 @@ def read(db: sqlite3.Connection, namespace: str, session_id: str) -> SessionRow:
 
 
 def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
-    id, namespace, machine, active, seq, cleared, created, updated, spec, state = row
+    id, namespace, machine, active, seq, cleared, created, updated, spec, state, last_message = row
     return SessionRow(
         id=id,
         namespace=namespace,
@@ -66,6 +67,7 @@ def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
         spec=decode(spec, SessionSpec),
         state=decode(state, SessionState),
         accepted=tuple(item_table.accepted(db, id)),
+        last_message=last_message,
     )
 
 
@@ -121,24 +123,28 @@ def counts(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def begin(tx: Transaction, namespace: str, spec: SessionSpec) -> None:
-    tx.db.execute(
-        "INSERT INTO sessions (id, namespace, machine_id, phase, created_at, updated_at, spec)"
+    begun = tx.db.execute(
+        "INSERT OR IGNORE INTO sessions (id, namespace, machine_id, phase, created_at, updated_at, spec)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (spec.id, namespace, spec.machine_id, CREATING, tx.now, tx.now, encode(spec)),
-    )
+    ).rowcount
+    if not begun:
+        raise Conflict("a session with this id is there, or was")
 
 
 def write_state(
     tx: Transaction, session_id: str, seq: int, state: SessionState, body: bytes | None = None
-) -> None:
-    tx.db.execute(
+) -> str | None:
+    """The session's last message after it: a runner that has rewound or forked does not know what was before."""
+    row = tx.db.execute(
         "UPDATE sessions SET seq = ?, updated_at = ?, status = ?, agent = ?, directory = ?, title = ?,"
-        " last_message = ?, pending = ?, state = ? WHERE id = ?",
+        " last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ? RETURNING last_message",
         (
             seq, tx.now, state.status.value, state.agent, state.directory, state.title, state.last_message,
             len(state.approvals), body or encode(state), session_id,
         ),
-    )  # fmt: skip
+    ).fetchall()  # fmt: skip
+    return row[0][0] if row else None
 
 
 def finish(
@@ -183,15 +189,27 @@ def _newest(spec: SessionSpec, stored: bytes | None, given: SessionState | None)
     return bare(given) if given is not None and given.seq > known.seq else known
 
 
-def discard(tx: Transaction, session_id: str) -> None:
+def discard(tx: Transaction, session_id: str) -> bool:
+    """True: there is something to purge."""
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
-    tx.db.execute("DELETE FROM sessions WHERE id = ? AND phase = ?", (session_id, CREATING))
+    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING)
 
 
 def discard_unfinished(tx: Transaction) -> None:
     """Creations that a former life of the hub left behind: their callers got no answer."""
     tx.db.execute("DELETE FROM held")
-    tx.db.execute("DELETE FROM sessions WHERE phase = ?", (CREATING,))
+    _discard(tx, "phase = ?", CREATING)
+
+
+def _discard(tx: Transaction, where: str, *values: str) -> bool:
+    """A fork may have copied much already: that is purged like a deleted session."""
+    purges = tx.db.execute(
+        f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}"  # noqa: S608
+        " AND EXISTS (SELECT 1 FROM copies WHERE session_id = sessions.id)",
+        (PURGING, *values),
+    ).rowcount
+    tx.db.execute(f"DELETE FROM sessions WHERE {where}", values)  # noqa: S608
+    return purges > 0
 
 
 def delete(tx: Transaction, namespace: str, session_id: str) -> str:
@@ -203,6 +221,7 @@ def delete(tx: Transaction, namespace: str, session_id: str) -> str:
     )
     tx.db.execute("DELETE FROM items WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
+    tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
     # What it spent was spent.
     tx.db.execute("UPDATE usage SET session_id = NULL WHERE session_id = ?", (session_id,))
     tx.tell(namespace, "session-removed", session_id)
@@ -216,6 +235,12 @@ def purge(tx: Transaction, session_id: str) -> bool:
         " (SELECT cursor FROM log WHERE subject = ? AND type != 'session-removed' LIMIT ?)",
         (session_id, _PURGE_ROWS),
     ).rowcount
+    if gone < _PURGE_ROWS:
+        gone += tx.db.execute(
+            "DELETE FROM copies WHERE session_id = ? AND seq IN"
+            " (SELECT seq FROM copies WHERE session_id = ? LIMIT ?)",
+            (session_id, session_id, _PURGE_ROWS - gone),
+        ).rowcount
     if gone == _PURGE_ROWS:
         return False
     tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (DELETED, session_id))

@@ -20,16 +20,20 @@ from farsteer.db.readers import Readers
 from farsteer.db.writer import Writer
 from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.feed import Feed, SyncEvent
-from farsteer.hub.store import items, log, machines, sessions, tokens, usage
+from farsteer.hub.store import copies, items, log, machines, rewinds, sessions, tokens, usage
 from farsteer.hub.store.base import (
     Accepted,
     Appended,
     Connected,
+    Copied,
     FeedBounds,
     FeedPage,
+    Hurried,
     LogPage,
+    Place,
     Recalled,
     Resolved,
+    RewoundLog,
     SessionFilter,
     TokenRow,
     UsageFilter,
@@ -154,6 +158,12 @@ class SqliteStore:
             lambda db: log.page(db, namespace, session_id, limit=limit, before=before, after=after)
         )
 
+    async def place(self, namespace: str, session_id: str, seq: int) -> Place:
+        return await self._read(lambda db: rewinds.place(db, namespace, session_id, seq))
+
+    async def rewound(self, namespace: str, session_id: str, first_seq: int, since: int) -> RewoundLog:
+        return await self._read(lambda db: rewinds.result(db, namespace, session_id, first_seq, since))
+
     async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
         return await self._change(lambda tx: log.clear(tx, namespace, session_id, keep))
 
@@ -161,6 +171,26 @@ class SqliteStore:
 
     async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
         await self._change(lambda tx: sessions.begin(tx, namespace, spec))
+
+    async def visible(self, namespace: str, session_id: str, upto: int | None) -> list[tuple[int, int]]:
+        return await self._read(lambda db: copies.stretches(db, namespace, session_id, upto))
+
+    async def copy(
+        self,
+        namespace: str,
+        source: str,
+        target: str,
+        stretches: Sequence[tuple[int, int]],
+        so_far: Copied,
+    ) -> Copied:
+        rows, copied = await self._read(
+            lambda db: copies.read(db, namespace, source, target, stretches, so_far)
+        )
+        await self._change(lambda tx: copies.write(tx, target, rows))
+        return copied
+
+    async def seal_copy(self, spec: SessionSpec, copied: Copied) -> None:
+        await self._change(lambda tx: copies.seal(tx, spec, copied))
 
     async def finish_session(
         self,
@@ -173,7 +203,8 @@ class SqliteStore:
         return await self._change(lambda tx: sessions.finish(tx, session_id, state, item, remember))
 
     async def discard_session(self, session_id: str) -> None:
-        await self._change(lambda tx: sessions.discard(tx, session_id))
+        if await self._change(lambda tx: sessions.discard(tx, session_id)):
+            self._start_purge(session_id)
 
     async def session(self, namespace: str, session_id: str) -> SessionRow:
         return await self._read(lambda db: sessions.read(db, namespace, session_id))
@@ -247,6 +278,9 @@ class SqliteStore:
 
     async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
         return await self._change(lambda tx: items.take_back(tx, namespace, session_id, item_id))
+
+    async def hurry(self, namespace: str, session_id: str, item_id: str) -> Hurried:
+        return await self._change(lambda tx: items.hurry(tx, namespace, session_id, item_id))
 
     async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
         return await self._read(lambda db: items.sessions_to_serve(db, namespace, machine_id))
