@@ -11,7 +11,7 @@ from farsteer.core.api import ErrorBody, ErrorResponse
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import encode
 
-_HEADERS = {
+HEADERS = {
     "content-type": "application/json",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -23,7 +23,7 @@ _HEADERS = {
 def reply(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """`body` as JSON; bytes are JSON already, or what `headers` say they are."""
     content = body if isinstance(body, bytes) else encode(body)
-    return Response(content, status, {**_HEADERS, **headers} if headers else _HEADERS)
+    return Response(content, status, {**HEADERS, **headers} if headers else HEADERS)
 
 
 def error_body(error: FarsteerError) -> ErrorResponse:

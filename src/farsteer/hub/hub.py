@@ -9,7 +9,9 @@ from farsteer.hub.approvals import Approvals
 from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.creation import Creator
 from farsteer.hub.dispatch import Dispatch
+from farsteer.hub.exporting import Exports
 from farsteer.hub.feed import Feed
+from farsteer.hub.imports import Imports
 from farsteer.hub.link import LinkServer
 from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
@@ -19,6 +21,7 @@ from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite import SqliteStore
 from farsteer.hub.tasks import Tasks
 from farsteer.hub.tokens import Tokens
+from farsteer.hub.usage import UsageDesk
 from farsteer.link.messages import SILENCE_SECONDS
 
 DATABASE = "hub.db"
@@ -40,6 +43,9 @@ class Hub:
         dispatch = Dispatch(store, self.machines, tasks)
         creator = Creator(store, self.machines, dispatch, tasks, metrics)
         self.sessions = Sessions(store, self.machines, dispatch, creator, metrics)
+        self.exports = Exports(store)
+        self.imports = Imports(store, self.machines, creator)
+        self.usage = UsageDesk(store)
         self.approvals = Approvals(store, self.machines)
         self.presence = Presence(store, feed)
         self.link = LinkServer(

@@ -11,6 +11,8 @@ from farsteer.core.errors import NotFound
 from farsteer.faces.reply import error_reply
 from farsteer.faces.rest import (
     approvals,
+    exports,
+    imports,
     machines,
     messages,
     people,
@@ -18,6 +20,7 @@ from farsteer.faces.rest import (
     signin,
     system,
     tokens,
+    usage,
 )
 from farsteer.faces.rest.documents import document_endpoints
 from farsteer.faces.rest.endpoint import AnyEndpoint
@@ -28,10 +31,13 @@ from farsteer.hub import Hub
 TABLE: tuple[AnyEndpoint, ...] = (
     *signin.ENDPOINTS,
     *machines.ENDPOINTS,
+    *imports.ENDPOINTS,
     *sessions.ENDPOINTS,
     *messages.ENDPOINTS,
+    *exports.ENDPOINTS,
     *approvals.ENDPOINTS,
     *people.ENDPOINTS,
+    *usage.ENDPOINTS,
     *tokens.ENDPOINTS,
     *system.ENDPOINTS,
 )

@@ -90,6 +90,8 @@ class Endpoint(Generic[B, Q]):
     query: type[Q] | None = None
     status: int = 200
     media_type: str = "application/json"
+    other_media_types: tuple[str, ...] = ()
+    """What a success may be as well."""
     errors: tuple[int, ...] = ()
     """The statuses of its own errors, besides those every endpoint of its kind has."""
     failure: Callable[[FarsteerError], msgspec.Struct] | None = None

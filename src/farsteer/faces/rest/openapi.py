@@ -117,7 +117,7 @@ def _success(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
     schema = {"type": "string"} if endpoint.response is None else schemas.of(endpoint.response)
     return {
         "description": HTTPStatus(endpoint.status).phrase,
-        "content": {endpoint.media_type: {"schema": schema}},
+        "content": {kind: {"schema": schema} for kind in (endpoint.media_type, *endpoint.other_media_types)},
     }
 
 

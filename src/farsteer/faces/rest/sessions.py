@@ -7,6 +7,7 @@ import time
 from typing import Annotated
 
 from msgspec import Meta
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from farsteer.core.api import (
@@ -29,7 +30,8 @@ from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import TEXTS, AnyEndpoint, Call, Endpoint, Nothing
 from farsteer.hub import Scope
 
-_KEY = "^[!-~]{1,200}$"
+KEY = "^[!-~]{1,200}$"
+"""What an Idempotency-Key looks like."""
 
 
 class SessionsQuery(Request):
@@ -42,11 +44,16 @@ class SessionsQuery(Request):
 
 
 async def create_session(call: Call[CreateSession, None]) -> Response:
-    key = call.request.headers.get("idempotency-key")
-    if key is not None and not re.fullmatch(_KEY, key):
-        raise BadRequest("Idempotency-Key must be 1 to 200 visible ASCII characters")
+    key = idempotency_key(call.request)
     creation = await call.hub.sessions.create(call.caller, call.body, idempotency_key=key)
     return reply(creation.body, creation.status)
+
+
+def idempotency_key(request: HttpRequest) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and not re.fullmatch(KEY, key):
+        raise BadRequest("Idempotency-Key must be 1 to 200 visible ASCII characters")
+    return key
 
 
 def not_created(error: FarsteerError) -> SessionNotCreated:
@@ -118,7 +125,7 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="POST", path="/api/sessions", handler=create_session, scope=Scope.WRITE,
         body=CreateSession, max_body=TEXTS, response=SessionCreated, errors=(404, *_MACHINE),
         failure=not_created, failure_shape=SessionNotCreated,
-        headers={"Idempotency-Key": {"type": "string", "pattern": _KEY}},
+        headers={"Idempotency-Key": {"type": "string", "pattern": KEY}},
         tag="Sessions", summary="Create a session",
         description="Succeeds when the agent is ready to take a message; `logs` are the steps taken, also on "
         "failure. `agent` left out: the first installed one of the machine's preference list. The same "

@@ -1,0 +1,39 @@
+"""Usage: what was spent, by whom, where and when."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from farsteer.core.api import UsageGrouping, UsageResponse
+from farsteer.core.errors import BadRequest
+from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.store.base import Store, UsageFilter
+
+MAX_GROUPS = 1000
+
+
+class UsageDesk:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def report(
+        self,
+        caller: Caller,
+        *,
+        first: date | None = None,
+        last: date | None = None,
+        group_by: UsageGrouping = "day",
+        session_id: str | None = None,
+    ) -> UsageResponse:
+        """Sums of the days from `first` to `last`, both included, in UTC."""
+        caller.require(Scope.READ)
+        if first is not None and last is not None and first > last:
+            raise BadRequest("`from` is later than `to`")
+        if group_by == "turn" and session_id is None:
+            raise BadRequest("turns are those of one session: give its `sessionId`")
+        where = UsageFilter(
+            first_day=None if first is None else first.isoformat(),
+            last_day=None if last is None else last.isoformat(),
+            session_id=session_id,
+        )
+        return await self._store.usage(caller.namespace, where, group_by, MAX_GROUPS)
