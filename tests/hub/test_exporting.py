@@ -1,0 +1,125 @@
+"""An export is what a person sees of a session, in pages, and whole or visibly not."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.errors import NotFound
+from farsteer.core.queue import Attachment, QueueItem
+from farsteer.hub import Hub, exporting
+from farsteer.link.messages import Events, Item
+from tests.hub.scripted import ScriptedRunner, caller
+
+ME = caller()
+
+
+async def whole(chunks: AsyncIterator[bytes]) -> str:
+    return b"".join([chunk async for chunk in chunks]).decode()
+
+
+async def lines(hub: Hub, session_id: str) -> list[dict[str, Any]]:
+    export = await hub.exports.export(ME, session_id, "jsonl")
+    return [json.loads(line) for line in (await whole(export.chunks)).splitlines()]
+
+
+def says(count: int) -> list[ev.AgentMessage]:
+    return [ev.AgentMessage(message_id=str(n), text=f"text {n}") for n in range(count)]
+
+
+async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 3)
+    await runner.say(session_id, *says(10))
+    await hub.store.clear(ME.namespace, session_id, 8)
+    head, *entries = await lines(hub, session_id)
+    assert (head["format"], head["version"]) == ("farsteer-session", 1)
+    assert head["session"]["id"] == session_id
+    page = json.loads(await hub.sessions.messages(ME, session_id))
+    assert entries == page["messages"]
+    assert len(entries) == 8
+
+
+async def test_an_export_holds_one_page_at_a_time_and_ends_where_the_session_was(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 4)
+    await runner.say(session_id, *says(10))
+    export = await hub.exports.export(ME, session_id, "jsonl")
+    chunks = [await anext(export.chunks)]
+    await runner.say(session_id, *says(10))
+    chunks += [chunk async for chunk in export.chunks]
+    assert [chunk.count(b"\n") for chunk in chunks] == [1, 4, 4, 2]
+
+
+async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 4)
+    await runner.say(session_id, *says(10))
+    for kind in ("jsonl", "markdown"):
+        with pytest.raises(NotFound):
+            await hub.exports.export(caller("other"), session_id, kind)
+    exports = [await hub.exports.export(ME, session_id, kind) for kind in ("jsonl", "markdown")]
+    for export in exports:
+        await anext(export.chunks)
+    await hub.sessions.delete(ME, session_id)
+    for export in exports:
+        with pytest.raises(NotFound):
+            await whole(export.chunks)
+
+
+async def test_markdown_has_title_facts_and_the_conversation(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await runner.say(
+        session_id,
+        ev.UserMessage(item_id="1", text="what is\n6 * 7"),
+        ev.AgentMessage(message_id="1", text="42"),
+        ev.UsageUpdate(input_tokens=1200, output_tokens=30, cost_usd=0.123, model="sonnet"),
+    )
+    export = await hub.exports.export(ME, session_id, "markdown")
+    text = await whole(export.chunks)
+    assert text.startswith("# what is\n\n- Agent: demo\n- Directory: `/work`\n")
+    assert f"- Session: `{session_id}`" in text
+    assert "- Used: 1,200 tokens in, 30 out, $0.12" in text
+    assert text.endswith("> what is\n> 6 * 7\n\n42\n")
+
+
+async def test_no_attachments_data_leaves_the_hub(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+    runner.confirms_messages = False
+    files = (Attachment(name="a.txt", data="c2VjcmV0", size=6),)
+    item = QueueItem(id="3f0ad5c4-9f5b-4a52-93c5-6d70a8bd19b1", text="see", created_at=1, attachments=files)
+    await hub.store.accept(ME.namespace, session_id, item)
+    export = await hub.exports.export(ME, session_id, "jsonl")
+    text = await whole(export.chunks)
+    assert "a.txt" in text
+    assert "c2VjcmV0" not in text
+
+
+async def test_an_entry_is_one_line_however_a_runner_wrote_it(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    log = runner.logs[session_id]
+    item = log.add(ev.AgentMessage(message_id="1", text="a\nb"))
+    spread = json.dumps(json.loads(bytes(item.body)), indent=2).encode()
+    await runner.send(Events(session=session_id, items=[Item(item.seq, item.kind, msgspec.Raw(spread))]))
+    await runner.until(lambda: runner.acked.get(session_id) == item.seq)
+    _, entry = await lines(hub, session_id)
+    assert entry["content"]["text"] == "a\nb"
+
+
+async def test_the_files_name_comes_from_the_title(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+    async def name(title: str) -> str:
+        await runner.say(session_id, ev.TitleUpdate(title=title, by_user=True))
+        return (await hub.exports.export(ME, session_id, "markdown")).disposition
+
+    end = f"{session_id[:8]}.md"
+    assert await name('the "login" bug; ../x\r\n') == f'attachment; filename="the-login-bug-x-{end}"'
+    assert await name("---") == f'attachment; filename="session-{end}"'
+    own = await name("das Übel")
+    assert own == f"attachment; filename=\"session-{end}\"; filename*=UTF-8''das-%C3%9Cbel-{end}"
