@@ -42,6 +42,6 @@ def _token(arguments: argparse.Namespace) -> str:
     if not arguments.token_file:
         return find_token()
     try:
-        return find_token(Path(arguments.token_file).expanduser().read_text().strip())
+        return find_token(Path(arguments.token_file).expanduser().read_text(encoding="utf-8-sig").strip())
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"cannot read --token-file {arguments.token_file}: {error}") from error

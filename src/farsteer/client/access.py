@@ -70,7 +70,7 @@ def find_token(token: str | None = None) -> str:
         return token.strip()
     path = token_file(home_dir())
     try:
-        stored = path.read_text().strip()
+        stored = path.read_text(encoding="utf-8-sig").strip()
     except FileNotFoundError:
         stored = ""
     except OSError as error:

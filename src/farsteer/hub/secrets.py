@@ -25,8 +25,9 @@ def owner_token(home: Path, given: str | None = None) -> str:
     path = home / TOKEN_FILE
     stored = read_secret(path)
     if stored is not None:
-        # an editor may have ended the line
-        return _checked(stored.decode(errors="replace").removesuffix("\n"), str(path))
+        # an editor may have ended the line, and put a byte order mark before it
+        line = stored.decode("utf-8-sig", errors="replace").removesuffix("\n").removesuffix("\r")
+        return _checked(line, str(path))
     token = secrets.token_urlsafe(32)
     write_secret(path, token.encode() + b"\n")
     return token

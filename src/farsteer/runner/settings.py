@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,8 @@ class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_settings(home: Path) -> RunnerSettings:
     path = home / "runner.toml"
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=RunnerSettings)
+        # An editor may have put a byte order mark before it.
+        return msgspec.toml.decode(path.read_bytes().removeprefix(BOM_UTF8), type=RunnerSettings)
     except FileNotFoundError:
         return RunnerSettings()
     except msgspec.DecodeError as error:
