@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, ClassVar
 
+import psutil
 from msgspec.structs import replace
 
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output, Sink
@@ -16,7 +18,6 @@ from farsteer.core.capabilities import Capabilities
 from farsteer.core.ids import new_id
 from farsteer.core.launch import Start
 from tests.support.eventually import eventually
-
 
 _HOPELESS = 0.3
 """How long a process may take that will never be ready; the others have all the time of a busy machine."""
@@ -28,10 +29,13 @@ class Tap:
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.outputs: list[Output] = []
+        self.cut = False
+        """Nobody is at the other end any more."""
 
     async def put(self, outputs: Sequence[Output]) -> None:
         self.outputs += outputs
-        await self._sink.put(outputs)
+        if not self.cut:
+            await self._sink.put(outputs)
 
 
 class Recording(Adapter):
@@ -74,6 +78,15 @@ class Recording(Adapter):
     def bent(self, plan: LaunchPlan) -> LaunchPlan:
         """The plan as the agent gets it."""
         return plan
+
+    async def kill_all(self) -> None:
+        """SIGKILL to every process, heard by nobody."""
+        for tap in self.taps:
+            tap.cut = True
+        for launch in self.launches:
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(launch.pid).kill()
+            await launch._process.wait()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def starts(self) -> list[Start]:

@@ -211,6 +211,12 @@ class Chat:
         """Which of the agent's processes live."""
         return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
 
+    def ending(self) -> bool:
+        """The runner has begun to end the process."""
+        actor = self.world.runner.actor(self.id)
+        life = actor._launcher.life if actor is not None else None
+        return life is not None and life.reason is not None
+
     async def kill_agent(self) -> None:
         """SIGKILL to the agent's process, and wait until the runner has noticed."""
         launch = self.adapter.launch

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 from msgspec.structs import replace
 
 from farsteer.agents import registry
@@ -26,7 +25,7 @@ from farsteer.runner.machine import machine_id
 from farsteer.runner.runner import Runner
 from tests.hub.scripted import caller
 from tests.scenarios.agents import RecordedDemo, RecordedDroid, Recording
-from tests.scenarios.chat import Chat, lives
+from tests.scenarios.chat import Chat
 from tests.support.droid_simulator import install
 from tests.support.eventually import eventually
 
@@ -118,7 +117,8 @@ class World:
                 await end(life._task)
             if actor._log._saving is not None:
                 actor._log._saving.cancel()
-        await self._kill_agents()
+        for agent in self.agents.values():
+            await agent.kill_all()
         await runner._journal.close()
         runner._lock.release()
 
@@ -133,13 +133,6 @@ class World:
         if self._link is not None:
             await self._link.close()
         self._running = self._link = None
-
-    async def _kill_agents(self) -> None:
-        for agent in self.agents.values():
-            for launch in agent.launches:
-                with suppress(psutil.NoSuchProcess):
-                    psutil.Process(launch.pid).kill()
-                await eventually(lambda pid=launch.pid: not lives(pid))
 
     async def close(self) -> None:
         for agent in self.agents.values():
