@@ -79,17 +79,29 @@ class Creation:
 
     async def _adopt(self, native_id: str) -> SessionState:
         """A conversation that the agent has already becomes a session; its history is the beginning of the log."""
-        spec, runner = self._spec, self._runner
         agent = await self._agent()
         self._step = "history"
-        adopted = runner.session_of(agent, native_id)
+        adopted = self._runner.session_of(agent, native_id)
         if adopted is not None:
             raise Conflict("this conversation is a session already", session=adopted)
+        name = (agent, native_id)
+        if name in self._runner.adopting:
+            raise Conflict("this conversation is being made a session")
+        self._runner.adopting.add(name)
+        try:
+            return await self._continue(agent, native_id)
+        finally:
+            self._runner.adopting.discard(name)
+
+    async def _continue(self, agent: str, native_id: str) -> SessionState:
+        spec, runner = self._spec, self._runner
         state_dir = str(runner.state_dir(agent))
         conversation, events = await registry.adapter(agent).history(native_id, state_dir)
         self._note("history", f"{len(events)} entries of {native_id}")
         directory = self._directory(conversation.directory)
         title = spec.title or conversation.title
+        # The id is the conversation's own, so an adoption that was cut off may have left rows under it.
+        await runner.forget(spec.id)
         actor = await runner.create(
             spec,
             SessionState(

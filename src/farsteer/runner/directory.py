@@ -25,9 +25,19 @@ def check_directory(asked: str, roots: tuple[str, ...]) -> Path:
         raise Unprocessable(f"{asked} is not a directory", code=ErrorCode.DIRECTORY_MISSING)
     if not os.access(real, os.R_OK | os.X_OK):
         raise Unprocessable(f"directory {asked} cannot be read", code=ErrorCode.DIRECTORY_NOT_ALLOWED)
-    if roots and not any(real.is_relative_to(Path(os.path.expanduser(root)).resolve()) for root in roots):
+    if not is_inside(str(real), roots):
         raise Unprocessable(
             f"directory {asked} is outside this machine's roots (runner.toml)",
             code=ErrorCode.DIRECTORY_NOT_ALLOWED,
         )
     return real
+
+
+def is_inside(directory: str, roots: tuple[str, ...]) -> bool:
+    """It is where sessions may run, whether or not it is still there."""
+    if not roots:
+        return True
+    real = Path(os.path.realpath(directory))
+    return bool(directory) and any(
+        real.is_relative_to(os.path.realpath(os.path.expanduser(root))) for root in roots
+    )

@@ -26,6 +26,7 @@ from farsteer.runner import machine, reaping
 from farsteer.runner.actor import SessionActor
 from farsteer.runner.context import ActorContext, Limits
 from farsteer.runner.creation import Creation
+from farsteer.runner.directory import is_inside
 from farsteer.runner.journal import Journal, Stored
 from farsteer.runner.lanes import Lanes
 from farsteer.runner.log import SessionLog
@@ -47,6 +48,8 @@ class Runner:
         self._journal = journal
         self._lanes = Lanes()
         self._actors: dict[str, SessionActor] = {}
+        self.adopting: set[tuple[str, str]] = set()
+        """Conversations that are being made sessions."""
         self._uplink = Uplink(journal, self._lanes, self.handle, self._welcomed)
 
     @classmethod
@@ -112,10 +115,14 @@ class Runner:
         return self._actors.get(session)
 
     async def conversations(self, wanted: do.Conversations) -> list[Conversation]:
-        """What an agent has stored here; each that is a session already says which."""
+        """What an agent has stored here, where sessions may run; each that is a session already says which."""
         adapter = registry.adapter(wanted.agent)
         found = await adapter.conversations(str(self.state_dir(adapter.name)), wanted.directory, wanted.limit)
-        return [replace(one, session_id=self.session_of(one.agent, one.native_id)) for one in found]
+        return [
+            replace(one, session_id=self.session_of(one.agent, one.native_id))
+            for one in found
+            if is_inside(one.directory, self.settings.roots)
+        ]
 
     def session_of(self, agent: str, native_id: str) -> str | None:
         """The session that a conversation belongs to."""
@@ -170,12 +177,15 @@ class Runner:
         await self._journal.forget(session)
 
     async def _discard(self, actor: SessionActor) -> None:
-        """The agent's own files go too, unless the conversation was there before us."""
+        """The agent's own files go too, unless the conversation was there before us or somebody still needs it."""
         state = actor.state
-        if state.native_id is None or actor.spec.native_id is not None:
+        native_id = state.native_id
+        if native_id is None or native_id == actor.spec.native_id:
             return
+        if any(other.state.fork_of == native_id for other in self._actors.values()):
+            return  # a fork that has not begun yet begins with it
         try:
-            await registry.adapter(state.agent).discard(state.native_id, str(self.state_dir(state.agent)))
+            await registry.adapter(state.agent).discard(native_id, str(self.state_dir(state.agent)))
         except (OSError, FarsteerError):
             _log.exception("session %s: the agent's files could not be deleted", state.id)
 
