@@ -39,7 +39,7 @@ class Bench:
 
     def begin(self, stored: Stored) -> SessionActor:
         spec = stored.spec
-        log = SessionLog(stored.state, self.journal, self.out, stored.settled, stored.payloads)
+        log = SessionLog(stored.state, self.journal, self.out, stored.settled, stored.payloads, stored.drafts)
         context = ActorContext(self.adapter, str(self.tmp_path), lambda _: {}, self.limits)
         self.actor = SessionActor(spec, log, context)
         self.actor.begin()

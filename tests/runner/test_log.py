@@ -12,6 +12,7 @@ from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.link.messages import Item
+from farsteer.runner.drafts import DraftKey, Piece
 from farsteer.runner.journal import Journal, Payloads
 from farsteer.runner.log import SessionLog
 from tests.runner.conftest import SESSION
@@ -34,9 +35,11 @@ class SlowDisk(Journal):
         items: Sequence[Item],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
+        drafts: Sequence[Piece] = (),
+        finished: Sequence[DraftKey] = (),
     ) -> None:
         await self.spin.wait()
-        await self._inner.append(state, items, settled, payloads)
+        await self._inner.append(state, items, settled, payloads, drafts, finished)
 
 
 @pytest.fixture

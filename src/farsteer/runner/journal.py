@@ -1,4 +1,4 @@
-"""The journal: what a runner must not forget: each session, and every event that the hub has not confirmed."""
+"""The journal: what a runner must not forget: each session, every event that the hub has not confirmed, and drafts."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 
+from farsteer.core.events import DeltaKind
 from farsteer.core.queue import Attachment
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.db.migrations import Migration
 from farsteer.db.writer import Writer
 from farsteer.link.messages import Item
+from farsteer.runner.drafts import Draft, DraftKey, Piece, assemble
 
 _KEEP_SETTLED = 500
 _PAGE_ITEMS = 1000
@@ -38,6 +40,16 @@ MIGRATIONS: tuple[Migration, ...] = (
         );
         """,
     ),
+    Migration(
+        2,
+        """
+        CREATE TABLE drafts (
+            n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
+            start INTEGER NOT NULL, text BLOB NOT NULL
+        );
+        CREATE INDEX drafts_by_message ON drafts (session, message, kind);
+        """,
+    ),
 )
 
 
@@ -52,6 +64,8 @@ class Stored:
     """Items that have had their outcome, newest last: a repeat of one is not a new message."""
     payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
     """What is attached to the items that wait."""
+    drafts: tuple[Draft, ...] = ()
+    """What was streamed of messages that were not finished."""
 
 
 class Journal:
@@ -74,12 +88,19 @@ class Journal:
             payloads: dict[str, Payloads] = {}
             for session, item, body in db.execute("SELECT session, item, attachments FROM payloads"):
                 payloads.setdefault(session, {})[item] = decode(body, tuple[Attachment, ...])
+            pieces: dict[str, list[Piece]] = {}
+            for session, kind, message, start, text in db.execute(
+                "SELECT session, kind, message, start, text FROM drafts ORDER BY n"
+            ):
+                piece = Piece(DraftKey(DeltaKind(kind), message), start, text.decode())
+                pieces.setdefault(session, []).append(piece)
             return [
                 Stored(
                     decode(spec, SessionSpec),
                     decode(state, SessionState),
                     tuple(settled.get(id, ())),
                     payloads.get(id, {}),
+                    assemble(pieces.get(id, ())),
                 )
                 for id, spec, state in rows
             ]
@@ -100,18 +121,34 @@ class Journal:
         items: Sequence[Item],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
+        drafts: Sequence[Piece] = (),
+        finished: Sequence[DraftKey] = (),
     ) -> None:
-        """Commit `items` and the state after them. Returns when they are on the disk."""
+        """Commit `items` and the state after them. Returns when they are on the disk.
+
+        `finished` are the drafts that are no longer needed, `drafts` what is new of others.
+        """
         id = state.id
         files = [(id, item, encode(attached)) for item, attached in (payloads or {}).items()]
         body = encode(state)
         rows = [(id, item.seq, item.kind, bytes(item.body)) for item in items]
+        pieces = [
+            (id, key.kind.value, key.message_id, start, text.encode(errors="replace"))
+            for key, start, text in drafts
+        ]
+        ends = [(id, key.message_id, key.kind.value) for key in finished]
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
             db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", rows)
             if files:
                 db.executemany("INSERT INTO payloads (session, item, attachments) VALUES (?, ?, ?)", files)
+            if ends:
+                db.executemany("DELETE FROM drafts WHERE session = ? AND message = ? AND kind = ?", ends)
+            if pieces:
+                db.executemany(
+                    "INSERT INTO drafts (session, kind, message, start, text) VALUES (?, ?, ?, ?, ?)", pieces
+                )
             if settled:
                 done = [(id, one) for one in settled]
                 db.executemany("DELETE FROM payloads WHERE session = ? AND item = ?", done)
@@ -158,6 +195,7 @@ class Journal:
                 "DELETE FROM outbox WHERE session = ?",
                 "DELETE FROM settled WHERE session = ?",
                 "DELETE FROM payloads WHERE session = ?",
+                "DELETE FROM drafts WHERE session = ?",
                 "DELETE FROM sessions WHERE id = ?",
             ):
                 db.execute(statement, (session,))

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
 from farsteer.link.messages import Item
+from farsteer.runner.drafts import Draft, DraftKey, Drafts, Piece
 from farsteer.runner.journal import Journal, Payloads
 
 _KEEP_SETTLED = 500
@@ -25,6 +27,10 @@ _MAX_UNSAVED = 200
 _LARGE = 64 * 1024
 _CONFIRMED_WITHIN = 0.05
 """Seconds; plain output that the hub has not confirmed by then goes into the journal."""
+_DRAFT_DELAY = 0.25
+"""Seconds; a message that is finished by then never costs a write of its own."""
+_DRAFT_PAUSE = 1.0
+"""Seconds between two writes that only a streaming message causes: what the death of a runner may cost of it."""
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +46,22 @@ class Publisher(Protocol):
     def fragments(self, session: str, deltas: list[ev.Delta]) -> None: ...
 
 
+@dataclass(slots=True)
+class _Due:
+    """What is to be written down in one commit."""
+
+    items: list[Item] = field(default_factory=list[Item])
+    settled: list[str] = field(default_factory=list[str])
+    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
+    finished: list[DraftKey] = field(default_factory=list[DraftKey])
+
+    def take_over(self, new: _Due) -> None:
+        self.items += new.items
+        self.settled += new.settled
+        self.payloads |= new.payloads
+        self.finished += new.finished
+
+
 class SessionLog:
     """The one writer of one session's log."""
 
@@ -50,19 +72,23 @@ class SessionLog:
         publisher: Publisher,
         settled: Iterable[str] = (),
         payloads: Payloads | None = None,
+        drafts: Sequence[Draft] = (),
     ) -> None:
         self.state = state
         self._journal = journal
         self._publisher = publisher
-        self._pending: list[Item] = []
+        self._pending = _Due()
+        """Added, and not yet flushed."""
+        self._due = _Due()
+        """Flushed, and not in the journal: plain output waits here for the hub to confirm it."""
         self._settled = OrderedDict.fromkeys(settled)
-        self._newly_settled: list[str] = []
         self._payloads: Payloads = dict(payloads or {})
-        self._new_payloads: Payloads = {}
+        self._drafts = Drafts(drafts)
+        self._drafted_at = 0.0
+        self._drafting: asyncio.TimerHandle | None = None
+        self._draft_task: asyncio.Future[None] | None = None
         self._committed = state
         self._shown = _essence(state)
-        self._unsaved: list[Item] = []
-        """Plain output that has been published: neither confirmed by the hub nor in the journal."""
         self._saves = asyncio.Lock()
         self._saving: asyncio.TimerHandle | None = None
         self._save_task: asyncio.Future[None] | None = None
@@ -80,10 +106,11 @@ class SessionLog:
         )
         self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
         kind = type(event).__struct_config__.tag
-        self._pending.append(Item(seq, str(kind), msgspec.Raw(encode(entry))))
+        self._pending.items.append(Item(seq, str(kind), msgspec.Raw(encode(entry))))
+        self._pending.finished += self._drafts.note(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._settled[event.item_id] = None
-            self._newly_settled.append(event.item_id)
+            self._pending.settled.append(event.item_id)
             self._payloads.pop(event.item_id, None)
             if len(self._settled) > _KEEP_SETTLED:
                 self._settled.popitem(last=False)
@@ -94,7 +121,7 @@ class SessionLog:
             return
         self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=without_data(item)))
         if item.attachments:
-            self._payloads[item.id] = self._new_payloads[item.id] = item.attachments
+            self._payloads[item.id] = self._pending.payloads[item.id] = item.attachments
 
     def attachments(self, item: QueueItem) -> tuple[Attachment, ...]:
         """What is attached to a waiting item, with its data."""
@@ -120,60 +147,64 @@ class SessionLog:
         """Publish what was added. Nothing is shown to a client that is not on the hub's disk.
 
         Whatever decides what we do next is on our own disk before anybody hears of it. What only an agent said goes up
-        at once, and is written down here if the hub does not confirm it soon.
+        at once, and is written down here if the hub does not confirm it soon; but a message of which the journal has a
+        draft takes the draft's place first, or a crash would leave us with both.
         """
         if self.state is self._committed:
             return
-        state, items = self.state, self._pending
-        settled, payloads = self._newly_settled, self._new_payloads
-        self._pending, self._newly_settled, self._new_payloads = [], [], {}
+        state, new = self.state, self._pending
+        self._pending = _Due()
         self._committed = state
         essence = _essence(state)
         changed = essence != self._shown
         self._shown = essence
-        self._unsaved += items
-        if changed:
-            await self._save(state, settled, payloads)
-        self._publisher.publish(state, items, changed=changed)
-        if len(self._unsaved) > _MAX_UNSAVED or any(len(item.body) > _LARGE for item in items):
+        self._due.take_over(new)
+        if changed or new.finished:
+            await self._save()
+        self._publisher.publish(state, new.items, changed=changed)
+        if len(self._due.items) > _MAX_UNSAVED or any(len(item.body) > _LARGE for item in new.items):
             await self.save()
-        elif self._unsaved and self._saving is None:
+        elif self._due.items and self._saving is None:
             self._saving = asyncio.get_running_loop().call_later(_CONFIRMED_WITHIN, self._overdue)
 
     def confirmed(self, seq: int) -> None:
         """The hub has everything up to `seq` on its disk."""
-        self._unsaved = [item for item in self._unsaved if item.seq > seq]
+        self._due.items = [item for item in self._due.items if item.seq > seq]
 
     async def save(self) -> None:
         """Write down what the hub has not confirmed."""
-        if self._unsaved:
-            await self._save(self._committed, (), {})
+        if self._due.items:
+            await self._save()
 
     async def close(self) -> None:
-        if self._saving is not None:
-            self._saving.cancel()
+        for timer in (self._saving, self._drafting):
+            if timer is not None:
+                timer.cancel()
         await self.flush()
-        await self._save(self._committed, (), {})
+        await self._save()
 
     def _overdue(self) -> None:
         self._saving = None
-        if self._unsaved:
+        if self._due.items:
             self._save_task = asyncio.ensure_future(self.save())
 
-    async def _save(self, state: SessionState, settled: Sequence[str], payloads: Payloads) -> None:
-        """One at a time, so that no older state is written over a newer one."""
+    async def _save(self) -> None:
+        """One at a time, and each takes all there is: what belongs together is never written apart."""
         async with self._saves:
-            items, self._unsaved = self._unsaved, []
-            await self._commit(state, items, settled, payloads)
+            due, self._due = self._due, _Due()
+            drafts = self._drafts.take()
+            if drafts:
+                self._drafted_at = asyncio.get_running_loop().time()
+            await self._commit(self._committed, due, drafts)
 
-    async def _commit(
-        self, state: SessionState, items: Sequence[Item], settled: Sequence[str], payloads: Payloads
-    ) -> None:
+    async def _commit(self, state: SessionState, due: _Due, drafts: Sequence[Piece]) -> None:
         """A full or failing disk holds the session up until it is mended; it loses nothing."""
         delay = 0.1
         while True:
             try:
-                return await self._journal.append(state, items, settled, payloads)
+                return await self._journal.append(
+                    state, due.items, due.settled, due.payloads, drafts, due.finished
+                )
             except sqlite3.Error:
                 _log.exception(
                     "session %s: the journal cannot be written; trying again in %.1f s", state.id, delay
@@ -181,10 +212,32 @@ class SessionLog:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 10.0)
 
+    # -- what is not finished
+
     def stream(self, deltas: list[ev.Delta]) -> None:
         after = self.state.seq
         placed = [msgspec.structs.replace(delta, after=after) for delta in deltas]
         self._publisher.fragments(self.state.id, placed)
+        if self.state.turn_id is not None:
+            self._drafts.hear(deltas)
+            if self._drafting is None and self._drafts.unsaved:
+                loop = asyncio.get_running_loop()
+                due = max(loop.time() + _DRAFT_DELAY, self._drafted_at + _DRAFT_PAUSE)
+                self._drafting = loop.call_at(due, self._draft_overdue)
+
+    def _draft_overdue(self) -> None:
+        self._drafting = None
+        if self._drafts.unsaved:
+            self._draft_task = asyncio.ensure_future(self._save_drafts())
+
+    async def _save_drafts(self) -> None:
+        if self._drafts.unsaved:
+            await self._save()
+
+    def add_left_drafts(self) -> None:
+        """Say what an earlier life of the runner heard of messages that nobody will finish."""
+        for event in self._drafts.left():
+            self.add(event)
 
 
 def _essence(state: SessionState) -> SessionState:

@@ -149,6 +149,7 @@ class TurnDesk:
 
     def lost(self) -> None:
         """An earlier life of the runner ended inside a turn."""
+        self._log.add_left_drafts()
         self._settle_handed_over(ItemState.UNKNOWN, "the runner ended while handing it over")
         self.end(TurnEndReason.LOST, "the runner ended in the middle of this turn")
 
