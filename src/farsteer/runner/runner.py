@@ -161,7 +161,7 @@ class Runner:
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
         state_dir = self.state_dir(state.agent)
-        log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads)
+        log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads, stored.drafts)
         context = ActorContext(adapter, str(state_dir), self._environment, self.limits, self._home_id)
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._lanes.track(state, log)
