@@ -131,7 +131,7 @@ class RecordedDemo(Recording, DemoAdapter):
     def bent(self, plan: LaunchPlan) -> LaunchPlan:
         how = self.behave.popleft() if self.behave else None
         if how is not None:
-            patience = _HOPELESS if how.startswith("hang") else plan.startup_timeout
+            patience = _HOPELESS if how in ("hang-at-start", "talk-at-start") else plan.startup_timeout
             plan = replace(plan, options={**plan.options, "demo": how}, startup_timeout=patience)
         if self.names_itself and plan.decision.start is Start.CREATE:
             plan = replace(plan, decision=replace(plan.decision, native_id=new_id()))

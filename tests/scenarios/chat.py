@@ -105,6 +105,10 @@ class Chat:
     async def resume(self) -> None:
         await self.world.hub.sessions.resume(self.world.caller, self.id)
 
+    async def warm(self) -> None:
+        """Ask for a process and do not wait for it: as somebody does who begins to type."""
+        await self.command(do.Warm())
+
     async def cancel(self, item: str) -> None:
         await self.world.hub.sessions.cancel(self.world.caller, self.id, item)
 
@@ -210,6 +214,12 @@ class Chat:
     def alive(self) -> list[int]:
         """Which of the agent's processes live."""
         return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
+
+    def resting(self) -> bool:
+        """No process lives or is on its way, and none will come by itself."""
+        actor = self.world.runner.actor(self.id)
+        assert actor is not None
+        return actor._launcher.life is None and not actor._timers.running("warm")
 
     def ending(self) -> bool:
         """The runner has begun to end the process."""

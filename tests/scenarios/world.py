@@ -43,7 +43,7 @@ class _DeltaEvent(msgspec.Struct):
 
 
 class World:
-    """`limits` and `agents` count from the next start of the runner and of an agent."""
+    """What `demo` is told it can do counts for the sessions created from then on."""
 
     hub: Hub
     runner: Runner
@@ -59,6 +59,10 @@ class World:
         """Everything that the hub has broadcast."""
         self._link: LocalLink | None = None
         self._running: asyncio.Task[None] | None = None
+
+    def limit(self, **limits: float) -> None:
+        """How long things may take, for the sessions created from now on and for the next runner."""
+        self.limits = self.runner.limits = replace(self.limits, **limits)
 
     # -- agents
 

@@ -1,0 +1,279 @@
+"""Scenarios 21 to 38: one process, its queue, and what becomes of both when it is stopped, hangs or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import time
+
+import psutil
+import pytest
+
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.api import SendMessage
+from farsteer.core.errors import Conflict, FarsteerError, NotFound
+from farsteer.core.events import SessionStatus, TurnEndReason
+from farsteer.core.launch import Start
+from farsteer.core.queue import ItemState
+from tests.hub.scripted import caller
+from tests.scenarios.chat import Chat, lives
+from tests.scenarios.world import World
+from tests.support.eventually import eventually
+
+WORD = "The password is dolphin."
+RECALL = "what password did I tell you?"
+
+
+def started(chat: Chat) -> list[str | None]:
+    """The messages that began a turn, in order."""
+    return [start.item_id for start in chat.of(ev.TurnStart)]
+
+
+async def test_21_one_process_for_many_turns(chat: Chat) -> None:
+    pid = chat.pid
+    for text in ("say one", "say two", "say three"):
+        assert (await chat.say(text)).reason is TurnEndReason.END_TURN
+        assert chat.alive() == [pid]
+    assert len(chat.adapter.plans) == 1
+
+
+async def test_22_message_during_launch(chat: Chat) -> None:
+    await chat.stop()
+    chat.adapter.gate.clear()
+    await chat.warm()
+    await chat.adapter.asked(2)
+    item = await chat.send("say hello")
+    await chat.until(ev.QueueUpdate, item_id=item, state=ItemState.QUEUED)
+    chat.adapter.gate.set()
+    assert (await chat.turn(item)).answer == "hello"
+    assert (await chat.say("history")).answer.count("say hello") == 1
+    assert len(chat.adapter.plans) == 2
+
+
+async def test_23_message_between_abort_and_cleanup(world: World) -> None:
+    world.limit(interrupt_end=0.1, stop_grace=0.3)
+    chat = await world.create()
+    await chat.begin("stubborn")
+    await chat.until(ev.AgentMessage)
+    await chat.abort()
+    await eventually(chat.ending)
+    item = await chat.send("say hello")
+    assert (await chat.turn(item)).answer == "hello"
+    assert chat.outcomes(item) == [ItemState.DELIVERED]
+    assert (await chat.say("history")).answer.count("say hello") == 1
+    assert len(chat.adapter.launches) == 2
+
+
+async def test_24_crash_mid_turn(chat: Chat) -> None:
+    await chat.say(WORD)
+    first = await chat.begin("slow 1000")
+    queued = [await chat.send(text) for text in (RECALL, "say last")]
+    await chat.kill_agent()
+    turn = await chat.turn(first)
+    assert turn.reason is TurnEndReason.CRASHED
+    assert all(message.partial for message in turn.of(ev.AgentMessage))
+    assert [(await chat.turn(item)).answer for item in queued] == ["dolphin", "last"]
+    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert (await chat.say("say later")).answer == "later"
+    assert chat.state.turn_id is None
+    assert not (await chat.view()).thinking
+
+
+async def test_25_crash_while_idle(chat: Chat) -> None:
+    await chat.say(WORD)
+    await chat.kill_agent()
+    end = await chat.until(ev.LaunchEnd)
+    assert end.exit_code == -signal.SIGKILL
+    assert (await chat.view()).error is None
+    assert chat.of(ev.Notice) == []
+    assert not any(update.error for update in chat.of(ev.StatusUpdate))
+    assert (await chat.say(RECALL)).answer == "dolphin"
+    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+
+
+async def test_26_hard_kill_keeps_queue(world: World) -> None:
+    world.limit(interrupt_end=0.1, stop_grace=0.2)
+    chat = await world.create()
+    hung = await chat.begin("stubborn")
+    later = await chat.send("say later")
+    urgent = await chat.hurry("say urgent")
+    assert (await chat.turn(hung)).reason is TurnEndReason.CANCELLED
+    assert (await chat.turn(urgent)).answer == "urgent"
+    assert (await chat.turn(later)).answer == "later"
+    assert started(chat) == [hung, urgent, later]
+    assert len(chat.adapter.launches) == 2
+
+
+async def test_27_in_flight_not_duplicated(chat: Chat) -> None:
+    """The agent reads no more: a message is handed over and not confirmed when it dies."""
+    await chat.say("deaf")
+    item = await chat.send("say hello")
+    await chat.until(ev.UserMessage, item_id=item)
+    await chat.kill_agent()
+    assert await chat.outcome(item) is ItemState.UNKNOWN
+    assert (await chat.turn(item)).reason is TurnEndReason.FAILED
+    assert "say hello" not in (await chat.say("history")).answer
+    assert started(chat).count(item) == 1
+
+
+async def test_28_cancel_queued_is_real(chat: Chat) -> None:
+    running = await chat.begin("hang")
+    waiting = await chat.send("say never")
+    await chat.until(ev.QueueUpdate, item_id=waiting, state=ItemState.QUEUED)
+    await chat.cancel(waiting)
+    assert await chat.outcome(waiting) is ItemState.CANCELLED
+    with pytest.raises((Conflict, NotFound)):
+        await chat.cancel(running)
+    await chat.abort()
+    await chat.turn(running)
+    assert "never" not in (await chat.say("history")).answer
+
+
+@pytest.mark.parametrize("cleared_by", ["stop", "rewind"])
+async def test_29_every_cleared_queue_is_announced(chat: Chat, cleared_by: str) -> None:
+    await chat.say("say one")
+    (message,) = [entry for entry in chat.entries if isinstance(entry.content, ev.AgentMessage)]
+    assert isinstance(message.content, ev.AgentMessage)
+    await chat.begin("hang")
+    waiting = [await chat.send(f"say {n}") for n in range(3)]
+    await chat.until(ev.QueueUpdate, item_id=waiting[-1], state=ItemState.QUEUED)
+    if cleared_by == "stop":
+        await chat.stop()
+    else:
+        await chat.command(do.Rewind(first_seq=message.seq + 1, cut_at=message.content.anchor))
+    for item in waiting:
+        assert await chat.outcome(item) is ItemState.CANCELLED
+    assert not set(started(chat)) & {*waiting}
+    assert (await chat.view()).queue == ()
+
+
+async def test_30_fifo_under_simultaneous_senders(world: World, chat: Chat) -> None:
+    def sender(label: str, text: str) -> asyncio.Task[str]:
+        async def send() -> str:
+            sent = await world.hub.sessions.send(caller(label=label), chat.id, SendMessage(text=text))
+            return sent.id
+
+        return asyncio.create_task(send())
+
+    tasks = [sender(label, f"say {label} {n}") for n in range(5) for label in ("web", "im")]
+    items = [await task for task in tasks]
+    turns = [await chat.turn(item) for item in items]
+    assert [turn.reason for turn in turns] == [TurnEndReason.END_TURN] * 10
+    assert started(chat) == items
+    assert [turn.answer for turn in turns] == [f"{label} {n}" for n in range(5) for label in ("web", "im")]
+    senders = [message.sent_from for message in chat.of(ev.UserMessage)]
+    assert senders == ["web", "im"] * 5
+
+
+@pytest.mark.parametrize("by", ["stop", "abort"])
+async def test_31_stop_during_startup(world: World, chat: Chat, by: str) -> None:
+    await chat.stop()
+    world.demo.behave.append("slow-start")
+    item = await chat.send("say never")
+    await chat.adapter.asked(2)
+    begun = time.monotonic()
+    await (chat.stop() if by == "stop" else chat.abort())
+    assert time.monotonic() - begun < 5
+    assert await chat.outcome(item) is ItemState.CANCELLED
+    assert not (await chat.view()).thinking
+    if by == "stop":
+        assert chat.state.status is SessionStatus.STOPPED
+        assert chat.alive() == []
+    assert "never" not in (await chat.say("history")).answer
+    assert item not in started(chat)
+
+
+async def test_32_interrupt_acknowledged_but_hung_tool(world: World) -> None:
+    world.limit(interrupt_end=0.3)
+    chat = await world.create()
+    await chat.say(WORD)
+    item = await chat.begin("ignore interrupt")
+    await chat.until(ev.AgentMessage, 2)
+    begun = time.monotonic()
+    await chat.abort()
+    assert (await chat.turn(item)).reason is TurnEndReason.CANCELLED
+    assert 0.3 <= time.monotonic() - begun < 5
+    assert (await chat.say(RECALL)).answer == "dolphin"
+    assert len(chat.alive()) == 1
+
+
+@pytest.mark.parametrize("agent", ["demo", "droid"])
+async def test_33_interrupt_not_acknowledged(world: World, agent: str) -> None:
+    world.droid()
+    world.limit(interrupt=0.3, stop_grace=0.1)
+    chat = await world.create(agent)
+    await chat.say("say before")
+    item = await chat.begin("hang deaf" if agent == "demo" else "hang")
+    if agent == "droid":
+        psutil.Process(chat.pid).suspend()
+    begun = time.monotonic()
+    await chat.abort()
+    assert (await chat.turn(item)).reason is TurnEndReason.CANCELLED
+    assert 0.3 <= time.monotonic() - begun < 8
+    assert (await chat.say("say after")).answer == "after"
+    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+
+
+async def test_34_stop_keeps_later_queue(chat: Chat) -> None:
+    running = await chat.begin("hang")
+    later = [await chat.send(text) for text in ("say one", "say two")]
+    await chat.abort()
+    assert (await chat.turn(running)).reason is TurnEndReason.CANCELLED
+    assert [(await chat.turn(item)).answer for item in later] == ["one", "two"]
+    assert len(chat.adapter.launches) == 1
+
+
+async def test_35_sigterm_ignored(world: World) -> None:
+    world.limit(stop_grace=0.2)
+    chat = await world.create()
+    await chat.begin("orphan\nescape\nescape twice\nstubborn")
+    await chat.until(ev.AgentMessage, 4)
+    left = [int(n) for said in chat.of(ev.AgentMessage) for n in re.findall(r"Process (\d+)", said.text)]
+    assert len(left) == 3
+    assert all(map(lives, left))
+    begun = time.monotonic()
+    await chat.stop()
+    assert time.monotonic() - begun < 5
+    assert chat.alive() == []
+    await eventually(lambda: not any(map(lives, left)))
+    (end,) = chat.of(ev.TurnEnd)
+    assert end.reason is TurnEndReason.CANCELLED
+    assert chat.state.status is SessionStatus.STOPPED
+
+
+async def test_36_startup_timeout(world: World, chat: Chat) -> None:
+    await chat.stop()
+    world.demo.behave.append("hang-at-start")
+    item = await chat.send("say never")
+    assert await chat.outcome(item) is ItemState.FAILED
+    (failed,) = chat.of(ev.StatusUpdate, status=SessionStatus.FAILED)
+    assert "not ready within" in (failed.error or "")
+    assert not (await chat.view()).thinking
+    assert chat.resting()
+    assert (await chat.say("say again")).answer == "again"
+
+
+async def test_37_early_notice_does_not_stop_the_startup_timer(world: World, chat: Chat) -> None:
+    await chat.stop()
+    world.demo.behave.append("talk-at-start")
+    assert await chat.outcome(await chat.send("say never")) is ItemState.FAILED
+    (error,) = world.demo.errors
+    assert isinstance(error, FarsteerError)
+    assert "not ready within" in error.message
+    assert (await chat.say("say again")).answer == "again"
+
+
+async def test_38_warm_up_failures_bounded(world: World, chat: Chat) -> None:
+    await chat.say(WORD)
+    world.demo.behave.extend(["die-at-start"] * 10)
+    before = len(chat.entries)
+    await chat.kill_agent()
+    await chat.until(ev.LaunchEnd)
+    await eventually(lambda: len(world.demo.errors) == 3 and chat.resting())
+    assert len(world.demo.plans) == 4
+    assert chat.kinds()[before:] == ["launch_end"]
+    world.demo.behave.clear()
+    assert (await chat.say(RECALL)).answer == "dolphin"
+    assert len(world.demo.plans) == 5
