@@ -6,8 +6,15 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from farsteer.client.turn import Backend
-from farsteer.core.api import CreateSession, MachineView, SessionCreated, SessionView
+from farsteer.core.api import CreateSession, MachineView, SessionCreated, SessionRewound, SessionView
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+
+
+class Named(Protocol):
+    """A session, as far as its id goes."""
+
+    @property
+    def id(self) -> str: ...
 
 
 class Steering(Backend, Protocol):
@@ -18,6 +25,12 @@ class Steering(Backend, Protocol):
         ...
 
     async def create_session(self, request: CreateSession) -> SessionCreated: ...
+
+    async def fork(self, session_id: str, *, seq: int | None = None, title: str | None = None) -> Named: ...
+
+    async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> SessionRewound: ...
+
+    async def delete(self, session_id: str) -> None: ...
 
     async def rename(self, session_id: str, title: str) -> None: ...
 
