@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.core.api import ClearMessages, CreateSession, RenameSession, SendMessage, Typing
+from farsteer.core.api import (
+    ClearMessages,
+    CreateSession,
+    ForkSession,
+    RenameSession,
+    RewindSession,
+    SendMessage,
+    SessionNotCreated,
+    Typing,
+)
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.errors import NotFound
 from farsteer.core.ids import new_id
@@ -32,6 +41,8 @@ ATTEMPTS: dict[str, Attempt] = {
     "sessions.configure": lambda hub, who, session, _, __: hub.sessions.configure(who, session, model="x"),
     "sessions.queue": lambda hub, who, session, _, __: hub.sessions.queue(who, session),
     "sessions.cancel": lambda hub, who, session, item, __: hub.sessions.cancel(who, session, item),
+    "sessions.send_now": lambda hub, who, session, item, __: hub.sessions.send_now(who, session, item),
+    "rewinds.rewind": lambda hub, who, session, _, __: hub.rewinds.rewind(who, session, RewindSession(seq=1)),
     "approvals.answer": lambda hub, who, session, approval, __: hub.approvals.answer(
         who, session, approval, Answer(outcome=Outcome.APPROVED)
     ),
@@ -42,6 +53,7 @@ ATTEMPTS: dict[str, Attempt] = {
 LISTS = {
     "sessions.list",
     "sessions.create",
+    "forks.fork",
     "approvals.inbox",
     "machines.list",
     "machines.agents",
@@ -53,7 +65,7 @@ LISTS = {
 def test_no_method_that_takes_a_caller_is_forgotten(hub: Hub) -> None:
     found = {
         f"{service}.{name}"
-        for service in ("sessions", "approvals", "machines", "presence")
+        for service in ("sessions", "rewinds", "forks", "approvals", "machines", "presence")
         for name, method in inspect.getmembers(getattr(hub, service), inspect.ismethod)
         if not name.startswith("_") and "caller" in inspect.signature(method).parameters
     }
@@ -113,3 +125,12 @@ async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner
     await runner.ping()
     assert runner.calls == []
     assert audience.heard == []
+
+
+async def test_a_foreign_session_cannot_be_forked(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+    for id in (session_id, new_id()):
+        creation = await hub.forks.fork(caller("stranger"), id, ForkSession())
+        assert isinstance(creation.body, SessionNotCreated)
+        assert (creation.status, creation.body.message) == (404, "no such session")
+    await runner.ping()
+    assert len(runner.calls) == 1

@@ -29,6 +29,8 @@ from farsteer.link.messages import LogLine, Reply
 DEFAULT_SOURCE = "external-api"
 Prepare = Callable[[], Awaitable[SessionSpec]]
 """Makes what is to be created; an error of it is a failed creation."""
+Fill = Callable[[SessionSpec], Awaitable[tuple[SessionSpec, str]]]
+"""Puts something into a session before its runner hears of it: what the session is then, and what to tell."""
 _MAX_KEY = 255
 
 
@@ -90,13 +92,14 @@ class Creator:
         return await self.make(caller, prepare, request, key, prompt=request.prompt)
 
     async def make(
-        self, caller: Caller, prepare: Prepare, request: object, key: str | None, *, prompt: str | None = None
-    ) -> Creation:
+        self, caller: Caller, prepare: Prepare, request: object, key: str | None, *, prompt: str | None = None,
+        fill: Fill | None = None,
+    ) -> Creation:  # fmt: skip
         """Create what `prepare` says. `request` is what the caller asked for: the key stands for exactly that.
 
         A creation goes on when its caller goes away; with the same key it can be asked for again.
         """
-        work = partial(self._create, caller, prepare, prompt)
+        work = partial(self._create, caller, prepare, prompt, fill)
         if key is None:
             return await asyncio.shield(self._start(work(None)))
         if not key.strip() or len(key) > _MAX_KEY:
@@ -120,11 +123,12 @@ class Creator:
         return self._tasks.spawn(work, "creation of a session")
 
     async def _create(
-        self, caller: Caller, prepare: Prepare, prompt: str | None, remember: tuple[str, bytes] | None
-    ) -> Creation:
+        self, caller: Caller, prepare: Prepare, prompt: str | None, fill: Fill | None,
+        remember: tuple[str, bytes] | None,
+    ) -> Creation:  # fmt: skip
         steps = _Steps()
         try:
-            session_id = await self._run(caller, prepare, prompt, remember, steps)
+            session_id = await self._run(caller, prepare, prompt, fill, remember, steps)
         except FarsteerError as error:
             steps.fail(error)
             details = error.details or None
@@ -138,6 +142,7 @@ class Creator:
         caller: Caller,
         prepare: Prepare,
         prompt: str | None,
+        fill: Fill | None,
         remember: tuple[str, bytes] | None,
         steps: _Steps,
     ) -> str:
@@ -151,6 +156,9 @@ class Creator:
         await self._store.begin_session(caller.namespace, spec)
         reply: Reply | None = None
         try:
+            if fill is not None:
+                spec, told = await fill(spec)
+                steps.note(told)
             reply = await self._machines.ask(caller.namespace, spec.machine_id, spec.id, Create(spec=spec))
             steps.extend(reply.logs)
             if reply.error is not None:

@@ -38,6 +38,11 @@ class Dispatch:
             self._pump(namespace, machine_id, session_id), f"messages of {session_id}"
         )
 
+    async def drain(self, namespace: str, machine_id: str, session_id: str) -> None:
+        """Hand over what there is, and wait until the runner has answered to all of it."""
+        self.kick(namespace, machine_id, session_id)
+        await asyncio.wait([self._pumps[session_id]])
+
     async def connected(self, namespace: str, machine_id: str) -> None:
         """A machine is back: everything it has not confirmed is handed over."""
         for session_id in await self._store.sessions_to_serve(namespace, machine_id):

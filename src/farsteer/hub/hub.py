@@ -11,11 +11,13 @@ from farsteer.hub.creation import Creator
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.exporting import Exports
 from farsteer.hub.feed import Feed
+from farsteer.hub.forks import Forks
 from farsteer.hub.imports import Imports
 from farsteer.hub.link import LinkServer
 from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.presence import Presence
+from farsteer.hub.rewinds import Rewinds
 from farsteer.hub.sessions import Sessions
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite import SqliteStore
@@ -43,11 +45,13 @@ class Hub:
         dispatch = Dispatch(store, self.machines, tasks)
         creator = Creator(store, self.machines, dispatch, tasks, metrics)
         self.sessions = Sessions(store, self.machines, dispatch, creator, metrics)
+        self.rewinds = Rewinds(store, self.machines)
+        self.forks = Forks(store, creator)
         self.exports = Exports(store)
         self.imports = Imports(store, self.machines, creator)
         self.usage = UsageDesk(store)
         self.approvals = Approvals(store, self.machines)
-        self.presence = Presence(store, feed)
+        self.presence = Presence(store, feed, self.machines, tasks)
         self.link = LinkServer(
             store, feed, self.machines, metrics, tasks, tokens.on_revoke, dispatch.connected, silence
         )

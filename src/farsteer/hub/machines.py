@@ -7,7 +7,7 @@ from typing import Protocol
 
 from farsteer.core.api import AgentOnMachine, AgentsResponse, AgentView, MachinesResponse, MachineView
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.commands import Command, Create, Delete
+from farsteer.core.commands import Command, Create, Delete, Rewind
 from farsteer.core.errors import FarsteerError, MachineOffline
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.metrics import Metrics
@@ -84,7 +84,7 @@ class Machines:
         link = self._links.get((namespace, machine_id))
         if link is None:
             raise MachineOffline
-        seconds = CREATE_SECONDS if isinstance(command, Create) else CALL_SECONDS
+        seconds = CREATE_SECONDS if isinstance(command, Create | Rewind) else CALL_SECONDS
         return await link.call(session_id, command, seconds)
 
     async def call(self, namespace: str, machine_id: str, session_id: str, command: Command) -> Reply:

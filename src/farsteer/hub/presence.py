@@ -3,33 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from farsteer.core.api import OnlineUser, OnlineUsersResponse, Typing
+from farsteer.core.commands import Warm
+from farsteer.core.errors import FarsteerError
+from farsteer.core.events import SessionStatus
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.clock import now_ms
 from farsteer.hub.feed import Feed, sync_event
+from farsteer.hub.machines import Machines
 from farsteer.hub.store.base import Store
+from farsteer.hub.tasks import Tasks
+from farsteer.hub.view import SessionRow
 
+_log = logging.getLogger(__name__)
+
+_AT_REST = (SessionStatus.STOPPED, SessionStatus.FAILED)
 _CALM_SECONDS = 0.05
 """When many come and go at once, one event tells of all of them."""
 
 
 class Presence:
-    def __init__(self, store: Store, feed: Feed) -> None:
+    def __init__(self, store: Store, feed: Feed, machines: Machines, tasks: Tasks) -> None:
         self._store = store
         self._feed = feed
+        self._machines = machines
+        self._tasks = tasks
+        self._warming: set[str] = set()
         self._there: dict[str, dict[str, OnlineUser]] = {}
         self._namespaces: dict[str, str] = {}
         self._told: dict[str, list[OnlineUser]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def typing(self, caller: Caller, session_id: str, request: Typing) -> None:
+        """Also a sign that a message is near: one that will need a process finds it started."""
         caller.require(Scope.WRITE)
-        await self._store.session(caller.namespace, session_id)
+        row = await self._store.session(caller.namespace, session_id)
+        if request.text and row.reachable and row.state.status in _AT_REST and row.id not in self._warming:
+            self._warming.add(row.id)
+            self._tasks.spawn(self._warm(row), f"warming of {row.id}")
         client = request.client_id or caller.client_id or ""
         typing = {"email": caller.name, "clientId": client, "text": request.text, "updatedAt": now_ms()}
         self._publish(caller.namespace, "typing-changed", session_id, typing, f"{session_id}:{client}")
+
+    async def _warm(self, row: SessionRow) -> None:
+        try:
+            await self._machines.call(row.namespace, row.machine_id, row.id, Warm())
+        except FarsteerError as error:
+            _log.debug("session %s is not warmed: %s", row.id, error.message)
+        finally:
+            self._warming.discard(row.id)
 
     def join(self, caller: Caller, connection_id: str, session_id: str | None = None) -> None:
         """A live connection (a socket, an SSE stream) is there."""

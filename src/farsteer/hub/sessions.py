@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import nullcontext, suppress
 
 from farsteer.core import commands as do
 from farsteer.core.api import (
@@ -20,13 +21,14 @@ from farsteer.core.api import (
     SessionsResponse,
     SessionView,
 )
-from farsteer.core.errors import BadRequest
+from farsteer.core.errors import BadRequest, Conflict, NotCapable, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Attachment, QueueItem
+from farsteer.core.queue import Attachment, Delivery, QueueItem
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.capable import capabilities
 from farsteer.hub.clock import now_ms
 from farsteer.hub.creation import Creation, Creator
 from farsteer.hub.dispatch import Dispatch
@@ -128,6 +130,10 @@ class Sessions:
     async def send(self, caller: Caller, session_id: str, request: SendMessage) -> MessageAccepted:
         """The message is stored when this returns, and from then on it has an outcome."""
         caller.require(Scope.WRITE)
+        if request.delivery is Delivery.STEER:
+            row = await self._store.session(caller.namespace, session_id)
+            if not (await capabilities(self._store, row)).steer:
+                raise NotCapable("this agent takes no message into a running turn")
         item = QueueItem(
             id=new_id(),
             text=request.text,
@@ -135,6 +141,7 @@ class Sessions:
             local_id=request.local_id,
             attachments=tuple(_attachment(attachment) for attachment in request.attachments),
             sent_from=caller.name,
+            delivery=request.delivery,
         )
         accepted = await self._store.accept(caller.namespace, session_id, item)
         if not accepted.repeated:
@@ -183,6 +190,25 @@ class Sessions:
         if await self._store.take_back(caller.namespace, session_id, item_id):
             return Done()
         return await self._command(caller, session_id, do.Cancel(item_id=item_id))
+
+    async def send_now(self, caller: Caller, session_id: str, item_id: str) -> Done:
+        """Have a waiting message go first, and interrupt the running turn for it."""
+        caller.require(Scope.WRITE)
+        namespace, command = caller.namespace, do.SendNow(item_id=item_id)
+        hurried = await self._store.hurry(namespace, session_id, item_id)
+        where = (namespace, hurried.machine_id, session_id)
+        if not hurried.offered:
+            self._dispatch.kick(*where)
+            return Done()
+        try:
+            await self._machines.call(*where, command)
+        except NotFound:
+            # It is on its way there: over this link, or over the next one because the last one broke.
+            hurried = await self._store.hurry(namespace, session_id, item_id, unseen=True)
+            await self._dispatch.drain(*where)
+            with nullcontext() if hurried.offered else suppress(NotFound, Conflict):
+                await self._machines.call(*where, command)
+        return Done()
 
     async def _command(self, caller: Caller, session_id: str, command: do.Command) -> Done:
         caller.require(Scope.WRITE)

@@ -11,6 +11,7 @@ from farsteer.core.errors import NotFound
 from farsteer.faces.reply import error_reply
 from farsteer.faces.rest import (
     approvals,
+    branching,
     exports,
     imports,
     machines,
@@ -33,6 +34,7 @@ TABLE: tuple[AnyEndpoint, ...] = (
     *machines.ENDPOINTS,
     *imports.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *branching.ENDPOINTS,
     *messages.ENDPOINTS,
     *exports.ENDPOINTS,
     *approvals.ENDPOINTS,

@@ -17,7 +17,7 @@ from farsteer.core.api import (
     Request,
     SendMessage,
 )
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint, Nothing
 from farsteer.hub import Scope
 
 Seq = Annotated[int, Meta(ge=0, le=2**53)]
@@ -56,6 +56,10 @@ async def cancel_message(call: Call[None, None]) -> Done:
     return await call.hub.sessions.cancel(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
+async def send_message_now(call: Call[Nothing, None]) -> Done:
+    return await call.hub.sessions.send_now(call.caller, call.id("sessionId"), call.id("itemId"))
+
+
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/sessions/{sessionId}/messages", handler=list_messages, scope=Scope.READ,
@@ -65,10 +69,12 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/messages", handler=send_message, scope=Scope.WRITE,
-        body=SendMessage, max_body=MAX_BODY, response=MessageAccepted, status=202, errors=(409,),
+        body=SendMessage, max_body=MAX_BODY, response=MessageAccepted, status=202, errors=(409, 422),
         tag="Messages", summary="Send a message",
         description="Stored before it is answered; it ends as delivered, cancelled, failed or unknown. "
-        "The same `localId` again is the same message. Attachments are base64.",
+        "The same `localId` again is the same message. Attachments are base64. `delivery`: `queue` waits its turn, "
+        "`now` goes first and interrupts the running turn, `steer` goes into the running turn where the agent can "
+        "(else 422 `not_capable`).",
         example={"text": "fix the failing test", "localId": "1"},
     ),
     Endpoint(
@@ -87,5 +93,11 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         scope=Scope.WRITE, response=Done, errors=(409, 503),
         tag="Messages", summary="Take a message back",
         description="409 once the agent has it.",
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/queue/{itemId}/send-now", handler=send_message_now,
+        scope=Scope.WRITE, body=Nothing, body_optional=True, response=Done, errors=(409, 503),
+        tag="Messages", summary="Send a waiting message next",
+        description="It goes first, and the running turn is interrupted for it. 409 once the agent has it.",
     ),
 )  # fmt: skip

@@ -296,8 +296,11 @@ class Store(Protocol):
         """Cancel an item no runner has seen. False: the runner must be asked. Conflict: it has another outcome."""
         ...
 
-    async def hurry(self, namespace: str, session_id: str, item_id: str) -> Hurried:
-        """Have an accepted item go first. NotFound, or Conflict if the agent has it or it has an outcome."""
+    async def hurry(self, namespace: str, session_id: str, item_id: str, *, unseen: bool = False) -> Hurried:
+        """Have an item that no runner has seen go first. `unseen`: one that was offered was not seen either.
+
+        NotFound, or Conflict if the agent has it or it has an outcome.
+        """
         ...
 
     async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:

@@ -105,8 +105,8 @@ def take_back(tx: Transaction, namespace: str, session_id: str, item_id: str) ->
     return True
 
 
-def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str) -> Hurried:
-    """One that its runner has not confirmed goes as one to be sent now, whenever it goes."""
+def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str, *, unseen: bool) -> Hurried:
+    """Have an item that no runner has seen go as one to be sent now, whenever it goes."""
     machine_id, session = _session(tx.db, namespace, session_id)
     row = tx.db.execute(
         "SELECT state, offered, body, payload FROM items WHERE id = ? AND session_id = ?",
@@ -119,7 +119,7 @@ def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str) -> Hur
         raise Conflict(
             f"this message is {state.value} already", code=ErrorCode.NOT_CANCELLABLE, state=state.value
         )
-    if state is not ItemState.ACCEPTED:
+    if state is not ItemState.ACCEPTED or (offered and not unseen):
         return Hurried(machine_id, offered=True)
     body, payload = (
         encode(msgspec.structs.replace(decode(one, QueueItem), delivery=Delivery.NOW))
@@ -127,7 +127,7 @@ def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str) -> Hur
     )
     tx.db.execute("UPDATE items SET body = ?, payload = ? WHERE id = ?", (body, payload, item_id))
     _tell_queue(tx, namespace, session_id, session)
-    return Hurried(machine_id, offered)
+    return Hurried(machine_id, offered=False)
 
 
 def sessions_to_serve(db: sqlite3.Connection, namespace: str, machine_id: str) -> list[str]:

@@ -279,8 +279,8 @@ class SqliteStore:
     async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
         return await self._change(lambda tx: items.take_back(tx, namespace, session_id, item_id))
 
-    async def hurry(self, namespace: str, session_id: str, item_id: str) -> Hurried:
-        return await self._change(lambda tx: items.hurry(tx, namespace, session_id, item_id))
+    async def hurry(self, namespace: str, session_id: str, item_id: str, *, unseen: bool = False) -> Hurried:
+        return await self._change(lambda tx: items.hurry(tx, namespace, session_id, item_id, unseen=unseen))
 
     async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
         return await self._read(lambda db: items.sessions_to_serve(db, namespace, machine_id))
