@@ -41,9 +41,11 @@ def connect(tx: Transaction, namespace: str, machine: MachineInfo, sessions: Map
     )
     for id, seq in sessions.items():
         if seq < held.get(id, 0):
-            _log.error(
-                "session %s: its machine gave %d events and we hold %d; was it set back?", id, seq, held[id]
-            )
+            # As after a kill: what we confirm soon is not written down there (docs/architecture.md).
+            _log.warning(
+                "session %s: its machine gave %d events and we hold %d; was it killed, or set back?",
+                id, seq, held[id],
+            )  # fmt: skip
     return Connected(
         acked={id: held[id] for id in sessions if id in held},
         unknown=[id for id in sessions if id not in held],
