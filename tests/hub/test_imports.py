@@ -1,0 +1,163 @@
+"""Conversations of a machine's agents: listed by the machine, and adopted under their own names."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.api import ImportConversation, SessionCreated, SessionNotCreated
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.commands import Conversations, Create
+from farsteer.core.errors import AgentError, Conflict, Forbidden, MachineOffline, NotCapable, NotFound
+from farsteer.core.ids import is_uuid, new_id
+from farsteer.hub import Hub, Scope
+from farsteer.link.messages import Call, Events, Reply
+from tests.hub.scripted import Audience, ScriptedRunner, caller, machine, refuse
+
+ME = caller()
+
+
+def agent(name: str, *, imports: bool = True, available: bool = True) -> AgentInfo:
+    can = Capabilities(import_history=imports)
+    return AgentInfo(name=name, title=name, available=available, capabilities=can)
+
+
+def conversation(native_id: str, updated_at: int, **fields: Any) -> dict[str, Any]:
+    return {"nativeId": native_id, "agent": "demo", "directory": "/work", "updatedAt": updated_at, **fields}
+
+
+async def adopt(hub: Hub, runner: ScriptedRunner, native_id: str, key: str | None = None, **more: Any) -> str:
+    request = ImportConversation(agent="demo", native_id=native_id, **more)
+    creation = await hub.imports.adopt(ME, runner.info.id, request, idempotency_key=key)
+    assert isinstance(creation.body, SessionCreated), creation.body
+    return creation.body.session_id
+
+
+async def listed(hub: Hub, machine_id: str, agent: str | None = None, limit: int = 100) -> list[str]:
+    found = await hub.imports.conversations(ME, machine_id, agent=agent, directory=None, limit=limit)
+    return [one.native_id for one in found.conversations]
+
+
+async def test_a_machine_is_asked_what_an_agent_has(hub: Hub, runner: ScriptedRunner) -> None:
+    session = new_id()
+    told = [conversation("b", 2, title="later", sessionId=session), conversation("a", 1)]
+    runner.answers[Conversations] = lambda call: Reply(id=call.id, result=told)
+    found = await hub.imports.conversations(ME, runner.info.id, agent="demo", directory="/work", limit=7)
+    assert [(one.native_id, one.session_id) for one in found.conversations] == [("b", session), ("a", None)]
+    (call,) = runner.calls
+    assert call.session == ""
+    assert call.command == Conversations(agent="demo", directory="/work", limit=7)
+
+
+async def test_with_no_agent_named_all_that_can_tell_are_asked(hub: Hub) -> None:
+    agents = (agent("one"), agent("two"), agent("mute", imports=False), agent("gone", available=False))
+    async with ScriptedRunner(hub, info=machine(agents=agents)) as runner:
+
+        def tell(call: Call) -> Reply:
+            assert isinstance(call.command, Conversations)
+            at = {"one": 1, "two": 2}[call.command.agent]
+            name = call.command.agent
+            return Reply(id=call.id, result=[conversation(f"{name}+", at + 2), conversation(name, at)])
+
+        runner.answers[Conversations] = tell
+        assert await listed(hub, runner.info.id) == ["two+", "one+", "two", "one"]
+        assert await listed(hub, runner.info.id, limit=3) == ["two+", "one+", "two"]
+
+
+async def test_what_a_machine_cannot_tell_is_an_error(hub: Hub, runner: ScriptedRunner) -> None:
+    id = runner.info.id
+    runner.answers[Conversations] = refuse(NotCapable("no"))
+    with pytest.raises(NotCapable):
+        await listed(hub, id, "demo")
+    runner.answers[Conversations] = lambda call: Reply(id=call.id, result=[{"odd": 1}])
+    with pytest.raises(AgentError):
+        await listed(hub, id, "demo")
+    with pytest.raises(NotFound):
+        await hub.imports.conversations(caller("other"), id, agent=None, directory=None, limit=1)
+    reader = caller("default", Scope.READ)
+    with pytest.raises(Forbidden):
+        await hub.imports.conversations(reader, id, agent=None, directory=None, limit=1)
+    await runner.disconnect()
+    with pytest.raises(MachineOffline):
+        await listed(hub, id, "demo")
+
+
+async def test_a_uuid_that_nobody_has_is_the_sessions_id(hub: Hub, runner: ScriptedRunner) -> None:
+    native = new_id()
+    assert await adopt(hub, runner, native, title="mine") == native
+    (create,) = runner.commands(Create)
+    assert (create.spec.native_id, create.spec.agent, create.spec.title) == (native, "demo", "mine")
+    assert create.spec.source == "import"
+    named = await adopt(hub, runner, "chat-1")
+    assert named != "chat-1"
+    assert is_uuid(named)
+
+
+async def test_an_id_that_a_session_has_or_had_is_not_given_again(hub: Hub, runner: ScriptedRunner) -> None:
+    native = new_id()
+    assert await adopt(hub, runner, native) == native
+    second = await adopt(hub, runner, native)
+    assert second != native, "that it is adopted already is for the machine to say"
+    await hub.sessions.delete(ME, native)
+    third = await adopt(hub, runner, native)
+    assert third not in (native, second)
+
+
+async def test_one_id_is_begun_once(hub: Hub, runner: ScriptedRunner) -> None:
+    native = new_id()
+    await adopt(hub, runner, native)
+    spec = runner.commands(Create)[0].spec
+    with pytest.raises(Conflict):
+        await hub.store.begin_session(ME.namespace, spec)
+    assert (await hub.sessions.get(ME, native)).id == native
+
+
+async def test_a_conversation_that_is_a_session_already_is_named(hub: Hub, runner: ScriptedRunner) -> None:
+    other = new_id()
+    runner.answers[Create] = refuse(Conflict("this conversation is a session already", session=other))
+    request = ImportConversation(agent="demo", native_id="chat-1")
+    creation = await hub.imports.adopt(ME, runner.info.id, request)
+    assert creation.status == 409
+    assert isinstance(creation.body, SessionNotCreated)
+    assert creation.body.details == {"session": other}
+    assert (await hub.sessions.list(ME)).sessions == []
+
+
+async def test_the_same_key_gives_the_same_session(hub: Hub, runner: ScriptedRunner) -> None:
+    first = await adopt(hub, runner, "chat-1", key="k")
+    assert await adopt(hub, runner, "chat-1", key="k") == first
+    assert len(runner.commands(Create)) == 1
+    with pytest.raises(Conflict):
+        await adopt(hub, runner, "chat-2", key="k")
+
+
+async def test_an_adopted_history_is_there_when_the_session_is(hub: Hub, runner: ScriptedRunner) -> None:
+    audience = Audience(hub)
+    made = runner.answers[Create]
+
+    def adopted(call: Call) -> Reply | None:
+        reply = made(call)
+        assert reply is not None
+        log = runner.logs[call.session]
+        for n in range(500):
+            log.add(ev.AgentMessage(message_id=str(n), text=f"text {n}"))
+        return Reply(id=call.id, state=log.state, seq=log.state.seq)
+
+    runner.answers[Create] = adopted
+    request = ImportConversation(agent="demo", native_id="chat-1")
+    creating = asyncio.create_task(hub.imports.adopt(ME, runner.info.id, request))
+    await runner.called(Create)
+    (session_id,) = runner.logs
+    log = runner.logs[session_id]
+    await runner.ping()
+    assert not creating.done(), "the answer waits for the history to be stored"
+    for first in range(0, 500, 100):
+        await runner.send(Events(session=session_id, items=log.items[first : first + 100], state=None))
+    creation = await creating
+    assert creation.status == 200
+    view = await hub.sessions.get(ME, session_id)
+    assert (view.seq, view.last_message) == (500, "text 499")
+    assert len(audience.of("message-received")) == 500
+    assert audience.heard[0].type == "session-added"
+    audience.stop()
