@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from farsteer.agents.base import (
+    Adapter,
     Asked,
     Exited,
     Fragment,
@@ -27,7 +28,8 @@ from farsteer.agents.demo.adapter import ARGV, DemoAdapter
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.capabilities import Capabilities
-from farsteer.core.events import AgentMessage, Delta, DeltaKind, TurnEndReason
+from farsteer.core.conversation import Conversation
+from farsteer.core.events import AgentMessage, Delta, DeltaKind, FilesRestored, SessionEvent, TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
 
@@ -36,6 +38,9 @@ class ModestLaunch(DemoLaunch):
 
     async def steer(self, prompt: Prompt) -> None:
         await Launch.steer(self, prompt)
+
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        return await Launch.restore_files(self, message_id, after)
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         await Launch.set_permission_mode(self, mode)
@@ -53,6 +58,12 @@ class ModestAdapter(DemoAdapter):
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         self.check(plan)
         return await ModestLaunch.start(ARGV, plan, sink)
+
+    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+        return await Adapter.conversations(self, state_dir, directory, limit)
+
+    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+        return await Adapter.history(self, native_id, state_dir)
 
 
 class TestModest(AdapterConformance):

@@ -15,7 +15,8 @@ class TestDemo(AdapterConformance):
         answer="say hello", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
         two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
         shell="run {command}",
-        remember="The word is {word}.", recall="what did I say?", crash="crash", crash_mid="crash mid",
+        remember="The word is {word}.", recall="what did I say?", thinks="think of it", transcript="history",
+        overwrite="write made.txt {text}", crash="crash", crash_mid="crash mid",
         stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="noise", garbage="garbage",
     )  # fmt: skip
 

@@ -7,7 +7,8 @@
         script = Script(answer="hello", long="count to a million", tool="write x.txt", tool_file="x.txt")
 
 Run it with pytest. `Script` says which prompt provokes what; a contract whose prompt is not given is skipped, and one
-for a capability that the adapter does not declare checks that it is refused. Only this package needs pytest.
+for a capability that the adapter does not declare checks that it is refused or is skipped by its name. Only this
+package needs pytest.
 """
 
 from farsteer.agents.conformance.script import Script

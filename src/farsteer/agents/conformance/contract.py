@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ import pytest
 from farsteer.agents.base import Adapter
 from farsteer.agents.conformance.script import Script
 from farsteer.agents.conformance.stage import Stage
+from farsteer.core.errors import NotCapable
 
 
 class Conformance:
@@ -50,6 +52,22 @@ async def _perform(suite: Conformance, play: Play, folder: Path) -> None:
         await stage.abandon()
         raise
     await stage.close()
+
+
+def declared(stage: Stage, *capabilities: str) -> None:
+    """Skip a contract that is about what the adapter does not claim to do."""
+    for capability in capabilities:
+        if not getattr(stage.adapter.capabilities, capability):
+            pytest.skip(f"the adapter does not declare {capability}")
+
+
+@contextmanager
+def if_able() -> Generator[None]:
+    """Skip a finer point that this version of the agent refuses; that it may refuse, another contract says."""
+    try:
+        yield
+    except NotCapable as refusal:
+        pytest.skip(f"this version of the agent refuses: {refusal.message}")
 
 
 def given(prompt: str | None) -> str:

@@ -26,6 +26,12 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     """A message that holds `{word}` and is answered shortly."""
     recall: str | None = None
     """Is answered with all that was remembered."""
+    thinks: str | None = None
+    """Thinks first and then answers."""
+    transcript: str | None = None
+    """Is answered with all that was said before, by both sides."""
+    overwrite: str | None = None
+    """Writes `{text}` into `tool_file`, whatever it had. Used in mode `yolo`."""
     crash: str | None = None
     """The process dies in the turn."""
     crash_mid: str | None = None

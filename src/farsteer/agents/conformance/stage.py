@@ -61,6 +61,8 @@ class Scene:
         self.plan = plan
         self.patience = patience
         self.sent: list[str] = []
+        self.messages: list[str] = []
+        """Our names for the messages that were sent."""
         self._recorder = recorder
 
     @property
@@ -78,9 +80,10 @@ class Scene:
 
     async def begin(self, text: str) -> str:
         """Send a message; its turn runs."""
-        turn_id = new_id()
-        await self.launch.send(Prompt(turn_id=turn_id, text=text))
+        turn_id, message_id = new_id(), new_id()
+        await self.launch.send(Prompt(turn_id=turn_id, text=text, message_id=message_id))
         self.sent.append(turn_id)
+        self.messages.append(message_id)
         return turn_id
 
     def has_ended(self, turn_id: str) -> bool:
@@ -132,8 +135,9 @@ class Stage:
         self.patience = patience
         self.directory = folder / "project"
         self.directory.mkdir()
-        self._state = folder / "state"
-        self._state.mkdir(mode=0o700)
+        state = folder / "state"
+        state.mkdir(mode=0o700)
+        self.state_dir = str(state)
         self._scenes: list[Scene] = []
         self._processes_before = set(psutil.Process().children(recursive=True))
 
@@ -149,7 +153,7 @@ class Stage:
         return LaunchPlan(
             session_id=session, directory=str(directory or self.directory), generation=len(self._scenes) + 1,
             decision=LaunchDecision(start=start, native_id=resume or chosen), permission_mode=mode, cut_at=cut_at,
-            fork_of=fork_of, state_dir=str(self._state),
+            fork_of=fork_of, state_dir=self.state_dir,
             environment=scrubbed(machine, self.adapter.environment_names),
             startup_timeout=startup_timeout or max(self.patience, 60.0),
         )  # fmt: skip
@@ -162,16 +166,18 @@ class Stage:
         self._scenes.append(scene)
         return scene
 
-    async def again(self, scene: Scene, *, cut_at: str | None = None) -> Scene:
+    async def again(
+        self, scene: Scene, *, cut_at: str | None = None, mode: PermissionMode = PermissionMode.DEFAULT
+    ) -> Scene:
         """End the launch and resume its conversation in a new one."""
         await scene.launch.stop()
         native_id = scene.launch.native_id
         assert native_id is not None, "a conversation that is to be resumed must have a native id"
         session_id = scene.plan.session_id
-        return await self.launch(self.plan(session_id=session_id, resume=native_id, cut_at=cut_at))
+        return await self.launch(self.plan(session_id=session_id, resume=native_id, cut_at=cut_at, mode=mode))
 
     def has_transcript(self, session_id: str) -> bool:
-        return self.adapter.has_transcript(session_id, str(self._state))
+        return self.adapter.has_transcript(session_id, self.state_dir)
 
     def leftovers(self) -> list[psutil.Process]:
         """Living processes that were started here since the stage was set."""
