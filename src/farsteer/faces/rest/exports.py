@@ -6,7 +6,8 @@ import logging
 from collections.abc import AsyncGenerator
 
 from starlette.responses import StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from farsteer.core.api import Request
 from farsteer.core.errors import FarsteerError
@@ -25,6 +26,16 @@ class ExportQuery(Request):
 class _Download(StreamingResponse):
     """One that fails on the way ends without its last chunk, so that nobody takes it for whole."""
 
+    def __init__(self, chunks: AsyncGenerator[bytes], headers: dict[str, str]) -> None:
+        super().__init__(chunks, headers=headers)
+        self._chunks = chunks
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._chunks.aclose()
+
     async def stream_response(self, send: Send) -> None:
         try:
             await super().stream_response(send)
@@ -35,7 +46,7 @@ class _Download(StreamingResponse):
 async def export_session(call: Call[None, ExportQuery]) -> StreamingResponse:
     export = await call.hub.exports.export(call.caller, call.id("sessionId"), call.query.format)
     chunks = _nothing() if call.request.method == "HEAD" else export.chunks
-    return _Download(chunks, headers=_headers(export))
+    return _Download(chunks, _headers(export))
 
 
 def _headers(export: Export) -> dict[str, str]:

@@ -1,0 +1,103 @@
+"""GET /api/sessions/{id}/export: a download that is whole, or visibly not."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.hub import Hub, exporting
+from farsteer.hub.exporting import Export
+from farsteer.hub.store.base import LogPage
+from tests.hub.conftest import create
+from tests.hub.scripted import ScriptedRunner
+from tests.support.eventually import eventually
+from tests.support.stack import OWNER, Account, Stack
+
+MESSAGES = 60
+"""Of half a megabyte: more than all buffers between a server and its client hold."""
+
+
+async def test_a_session_is_downloaded_in_both_forms(stack: Stack, owner: Account) -> None:
+    session_id = await stack.create(owner, title="the login bug")
+    log = await owner.turn(session_id, "hello")
+    path = f"/api/sessions/{session_id}/export"
+    response = await owner.get(path)
+    assert response.headers["content-type"] == "application/x-ndjson"
+    name = f"the-login-bug-{session_id[:8]}"
+    assert response.headers["content-disposition"] == f'attachment; filename="{name}.jsonl"'
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "content-length" not in response.headers
+    head, *entries = map(json.loads, response.text.splitlines())
+    assert head["session"]["title"] == "the login bug"
+    assert entries == log
+    page = await owner.get(path, params={"format": "markdown"})
+    assert page.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert page.headers["content-disposition"] == f'attachment; filename="{name}.md"'
+    assert page.text.startswith("# the login bug\n")
+    assert "\n> hello\n" in page.text
+    only_head = await owner.head(path)
+    assert (only_head.status_code, only_head.content) == (200, b"")
+    assert only_head.headers["content-disposition"] == response.headers["content-disposition"]
+
+
+async def test_what_is_not_ones_own_or_no_format_is_refused(stack: Stack, owner: Account) -> None:
+    session_id = await stack.create(owner)
+    path = f"/api/sessions/{session_id}/export"
+    await owner.get_json(path, 400, format="pdf")
+    stranger = await stack.sign_in(f"{OWNER}:elsewhere")
+    await stranger.get_json(path, 404)
+
+
+async def long_session(hub: Hub, runner: ScriptedRunner) -> str:
+    session_id = await create(hub, runner)
+    for start in range(0, MESSAGES, 10):
+        texts = [ev.AgentMessage(message_id=str(start + n), text="x" * 500_000) for n in range(10)]
+        await runner.say(session_id, *texts)
+    return session_id
+
+
+async def test_a_client_that_goes_away_stops_its_export(
+    hub_only: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 1)
+    hub = hub_only.hub
+    read, export = hub.store.page, hub.exports.export
+    pages: list[int] = []
+    running: list[AsyncGenerator[bytes]] = []
+
+    async def counted(*args: Any, after: int, **fields: Any) -> LogPage:
+        pages.append(after)
+        return await read(*args, after=after, **fields)
+
+    async def watched(*args: Any) -> Export:
+        begun = await export(*args)
+        running.append(begun.chunks)
+        return begun
+
+    monkeypatch.setattr(hub.store, "page", counted)
+    monkeypatch.setattr(hub.exports, "export", watched)
+    async with ScriptedRunner(hub) as runner:
+        session_id = await long_session(hub, runner)
+        owner = await hub_only.sign_in()
+        async with owner.stream("GET", f"/api/sessions/{session_id}/export") as response:
+            assert response.status_code == 200
+            await anext(response.aiter_raw())
+        await eventually(lambda: running[0].ag_frame is None)  # pyright: ignore[reportAttributeAccessIssue]
+        assert len(pages) < MESSAGES, "nothing is read for somebody who is gone"
+
+
+async def test_an_export_that_fails_on_the_way_does_not_look_whole(
+    hub_only: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 1)
+    async with ScriptedRunner(hub_only.hub) as runner:
+        session_id = await long_session(hub_only.hub, runner)
+        owner = await hub_only.sign_in()
+        async with owner.stream("GET", f"/api/sessions/{session_id}/export") as response:
+            await owner.delete(f"/api/sessions/{session_id}")
+            with pytest.raises(httpx.RemoteProtocolError):
+                async for _ in response.aiter_raw():
+                    pass
