@@ -93,6 +93,40 @@ def test_a_damaged_file_is_not_taken_for_a_conversation(tmp_path: Path) -> None:
     assert caught.value.reason == "damaged"
 
 
+def test_a_file_says_where_the_conversation_takes_place(tmp_path: Path) -> None:
+    history = History.create(str(tmp_path), ID, "/somewhere")
+    assert not has_messages(str(tmp_path), ID)
+    history.add({"role": "user", "anchor": "x", "text": "one"})
+    assert has_messages(str(tmp_path), ID)
+    again = History.resume(str(tmp_path), ID, directory="/elsewhere")
+    assert (again.directory, texts(again)) == ("/somewhere", ["one"])
+    assert History.fork(str(tmp_path), ID, OTHER, directory="/elsewhere").directory == "/elsewhere"
+
+
+def test_a_file_of_an_earlier_version_learns_its_place_when_something_is_added(tmp_path: Path) -> None:
+    told(tmp_path, "one")
+    assert History.resume(str(tmp_path), ID).directory == ""
+    History.resume(str(tmp_path), ID, directory="/somewhere").add({"role": "allow", "tool": "run"})
+    again = History.resume(str(tmp_path), ID)
+    assert (again.directory, texts(again)) == ("/somewhere", ["one"])
+
+
+def test_a_place_alone_is_no_conversation(tmp_path: Path) -> None:
+    (tmp_path / f"{ID}.jsonl").write_bytes(b'{"role":"about","directory":"/somewhere"}\n')
+    assert not has_messages(str(tmp_path), ID)
+    with pytest.raises(HistoryError, match="no conversation"):
+        History.resume(str(tmp_path), ID)
+    assert texts(told(tmp_path, "fresh")) == ["fresh"]
+
+
+def test_a_cut_at_a_thought_loses_what_was_said_after_it(tmp_path: Path) -> None:
+    history = told(tmp_path, "one")
+    history.add({"role": "thought", "anchor": "t", "text": "hm"})
+    history.add({"role": "agent", "anchor": "a", "text": "yes"})
+    assert texts(History.resume(str(tmp_path), ID, "a")) == ["one", "hm", "yes"]
+    assert texts(History.resume(str(tmp_path), ID, "t")) == ["one", "hm"]
+
+
 def test_permissions_for_the_session_are_kept_apart_from_what_was_said(tmp_path: Path) -> None:
     history = told(tmp_path, "one")
     history.add({"role": "allow", "tool": "run"})
