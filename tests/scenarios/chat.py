@@ -215,11 +215,17 @@ class Chat:
         """Which of the agent's processes live."""
         return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
 
+    def quiet(self) -> bool:
+        """Nothing is planned: no process will be started or renewed by itself."""
+        actor = self.world.runner.actor(self.id)
+        assert actor is not None
+        return not actor._timers.running("warm")
+
     def resting(self) -> bool:
         """No process lives or is on its way, and none will come by itself."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
-        return actor._launcher.life is None and not actor._timers.running("warm")
+        return actor._launcher.life is None and self.quiet()
 
     def ending(self) -> bool:
         """The runner has begun to end the process."""

@@ -18,6 +18,8 @@ class Limits(Wire):
     interrupt_end: float = 3.0
     """One that took it and has not ended its turn by then is ended too: a tool may hang."""
     stop_grace: float = 3.0
+    stop: float = 20.0
+    """Nobody waits longer for the end of a process: whatever is left of it then is killed."""
     silence: float = 600.0
     """In a turn, with nobody asked and no tool running."""
     tool_silence: float = 3600.0

@@ -115,7 +115,7 @@ class Launcher:
             environment=context.environment(adapter), startup=context.limits.startup, home=context.home,
         )  # fmt: skip
         self._outdated = False
-        self.life = Life(adapter, plan, self._mailbox, context.limits.stop_grace, warm=warm)
+        self.life = Life(adapter, plan, self._mailbox, context.limits, warm=warm)
         if warm:
             self._log.patch(generation=plan.generation)
         else:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from farsteer.agents import posix
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
+from farsteer.agents.environment import LAUNCH
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
+from farsteer.runner.context import Limits
 from farsteer.runner.mailbox import Mailbox, Started, Stopped
 
 _log = logging.getLogger(__name__)
@@ -17,7 +20,7 @@ class Life:
     """Starting and stopping take time: they run as tasks here and report to the actor's mailbox."""
 
     def __init__(
-        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, stop_grace: float, *, warm: bool = False
+        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, limits: Limits, *, warm: bool = False
     ) -> None:
         self.plan = plan
         self.launch: Launch | None = None
@@ -33,7 +36,7 @@ class Life:
         """How a turn ends that is cut short by our ending it."""
         self._adapter = adapter
         self._mailbox = mailbox
-        self._stop_grace = stop_grace
+        self._limits = limits
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -85,7 +88,11 @@ class Life:
 
     async def _end(self, launch: Launch) -> None:
         try:
-            await launch.stop(self._stop_grace)
+            async with asyncio.timeout(self._limits.stop):
+                await launch.stop(self._limits.stop_grace)
+        except TimeoutError:
+            _log.error("session %s: the agent does not stop; its processes are killed", self.plan.session_id)
+            posix.sweep(self.plan.environment.get(LAUNCH, "").__eq__)
         except Exception:  # noqa: BLE001
             _log.exception("session %s: stopping the agent failed", self.plan.session_id)
         self._mailbox.post(Stopped(self.generation))
