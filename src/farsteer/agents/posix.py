@@ -194,26 +194,6 @@ def reap(process: subprocess.Popen[bytes]) -> int:
         return -SIGKILL
 
 
-class Descendants:
-    """The living descendants of a process as they are now: also those that have left its session."""
-
-    def __init__(self, pid: int) -> None:
-        import psutil
-
-        try:
-            self._processes = psutil.Process(pid).children(recursive=True)
-        except psutil.Error:
-            self._processes = []
-
-    def kill(self) -> None:
-        """SIGKILL those that still live; psutil sees to it that a reused number is spared."""
-        import psutil
-
-        for process in self._processes:
-            with suppress(psutil.Error):
-                process.kill()
-
-
 def describe_exit(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"

@@ -91,9 +91,10 @@ def _end_orphan(holder: bytes) -> None:
         process = psutil.Process(known.pid)
         if process.create_time() != known.started or process.status() == psutil.STATUS_ZOMBIE:
             return
-        descendants = posix.Descendants(known.pid)
+        mark = posix.mark_of(known.pid)
         posix.signal_group(known.pid, posix.SIGKILL)
-        descendants.kill()
+        if mark is not None:
+            posix.sweep(mark.__eq__)
         process.wait(_GRACE)
     except (msgspec.DecodeError, psutil.NoSuchProcess):
         return
