@@ -11,7 +11,7 @@ from typing import Any, Self
 import msgspec
 
 from farsteer.core import events as ev
-from farsteer.core.capabilities import AgentInfo, MachineInfo
+from farsteer.core.capabilities import AgentInfo, Capabilities, MachineInfo
 from farsteer.core.commands import Command, Create, Send
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import Entry, SessionEvent, SessionStatus, role_of
@@ -41,6 +41,7 @@ from farsteer.link.messages import (
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 
 DEADLINE = 10.0
+CAN = Capabilities(resume=True, rewind=True, fork=True, steer=True)
 
 
 def caller(namespace: str = "default", *scopes: Scope, **fields: Any) -> Caller:
@@ -54,7 +55,7 @@ def caller(namespace: str = "default", *scopes: Scope, **fields: Any) -> Caller:
 
 
 def machine(id: str | None = None, **fields: Any) -> MachineInfo:
-    demo = AgentInfo(name="demo", title="Demo", available=True, version="1")
+    demo = AgentInfo(name="demo", title="Demo", available=True, version="1", capabilities=CAN)
     return MachineInfo(
         id=id or new_id(), host="box", platform="linux", version="0", **{"agents": (demo,), **fields}
     )
@@ -220,8 +221,9 @@ class ScriptedRunner:
         assert isinstance(call.command, Create)
         spec = call.command.spec
         log = self.logs[call.session] = Log(
-            call.session, status=SessionStatus.IDLE, permission_mode=spec.permission_mode, title=spec.title
-        )
+            call.session, status=SessionStatus.IDLE, permission_mode=spec.permission_mode, title=spec.title,
+            seq=spec.fork.copied if spec.fork else 0,
+        )  # fmt: skip
         return Reply(id=call.id, logs=[LogLine(1, "launch", "demo is ready")], state=log.state)
 
 

@@ -1,4 +1,4 @@
-"""Going back and going two ways over the API, with a real runner and the demo agent: what it was told to forget it forgets."""
+"""Going back and going two ways, with a real runner and the demo agent: what it was told to forget it forgets."""
 
 from typing import Any
 
