@@ -87,7 +87,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.faces.droid_rpc.server import Server
-    from farsteer.faces.droid_rpc.stdio import Reader, Writer, take_over
+    from farsteer.faces.stdio import Reader, Writer, take_over
 
     source, target = take_over()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any, Protocol
 
 from farsteer.core.errors import FarsteerError
@@ -104,18 +104,27 @@ class Peer:
 
     async def call(self, method: str, params: Any = None, *, session: str | None = None) -> Any:
         """Ask, and wait for the answer. Raises RpcError. Who stops waiting tells the other end."""
-        if self._closed:
-            raise Disconnected
+        return await self.ask(method, params, session=session)
+
+    def ask(self, method: str, params: Any, *, session: str | None = None) -> Awaitable[Any]:
+        """As `call`; the question has its place among what is said as soon as this returns."""
         id = next(self._ids)
-        call = self._calls[id] = _Call(session)
-        self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        call = _Call(session)
+        if self._closed:
+            call.answer.set_exception(Disconnected())
+        else:
+            self._calls[id] = call
+            self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return self._answered(id, call)
+
+    async def _answered(self, id: int, call: _Call) -> Any:
         try:
             return await call.answer
         except asyncio.CancelledError:
             self.tell(CANCEL, {"requestId": id})
             raise
         finally:
-            del self._calls[id]
+            self._calls.pop(id, None)
 
     def tell(self, method: str, params: Any) -> None:
         """Say something that is not answered. Who says much waits for `room`."""

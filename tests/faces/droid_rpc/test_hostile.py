@@ -12,7 +12,7 @@ import pytest
 
 from farsteer.core.ids import new_id
 from farsteer.core.lines import LINE_LIMIT
-from farsteer.faces.droid_rpc.stdio import Writer
+from farsteer.faces.stdio import Writer
 from tests.support.droid_client import DroidClient, Line, note_of, of, request, text_of
 
 NOT_JSON = {"code": -32700, "message": "Invalid JSON"}

@@ -54,7 +54,7 @@ async def test_files_are_as_good_as_pipes(desk: Path, tmp_path: Path) -> None:
 async def test_what_else_is_printed_goes_to_stderr(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
-        "from farsteer.faces.droid_rpc.stdio import take_over\n"
+        "from farsteer.faces.stdio import take_over\n"
         "print('before')\n"
         "source, target = take_over()\n"
         "print('noise'); sys.stdout.flush(); os.system('echo louder noise')\n"

@@ -14,7 +14,7 @@ from farsteer.core.lines import Line, Oversized
 from farsteer.faces.droid_rpc import notes, params, wire
 from farsteer.faces.droid_rpc.modes import LEVELS
 from farsteer.faces.droid_rpc.notes import IDLE, Message
-from farsteer.faces.droid_rpc.stdio import Reader
+from farsteer.faces.stdio import Reader
 from tests.support.droid_simulator import store
 from tests.support.droid_simulator.commands import perform
 from tests.support.droid_simulator.store import Settings, Stored

@@ -15,10 +15,10 @@ from farsteer.core.events import Entry
 from farsteer.core.session import SessionState
 from farsteer.faces.droid_rpc import asking, notes
 from farsteer.faces.droid_rpc.dialect import Dialect
-from farsteer.faces.droid_rpc.stdio import Writer
 from farsteer.faces.droid_rpc.teller import Teller, Telling
 from farsteer.faces.droid_rpc.transcript import Transcript
 from farsteer.faces.droid_rpc.wire import Answer, Writing
+from farsteer.faces.stdio import Writer
 
 _log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from farsteer.core.errors import FarsteerError, NotFound
 from farsteer.core.ids import is_uuid
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.faces.droid_rpc.dialect import DOCUMENTED, Dialect
-from farsteer.faces.droid_rpc.house import House
 from farsteer.faces.droid_rpc.modes import EFFORTS
 from farsteer.faces.droid_rpc.params import Initialize, Model
+from farsteer.faces.house import House
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, NotFound
 from farsteer.core.lines import Line, Oversized
 from farsteer.faces.droid_rpc import wire
 from farsteer.faces.droid_rpc.conversation import Out
-from farsteer.faces.droid_rpc.house import House, Open
 from farsteer.faces.droid_rpc.lobby import Lobby, Options
 from farsteer.faces.droid_rpc.methods import METHODS, Methods, NoSession
-from farsteer.faces.droid_rpc.stdio import Reader, Writer
+from farsteer.faces.house import House, Open
+from farsteer.faces.stdio import Reader, Writer
 
 _log = logging.getLogger(__name__)
 

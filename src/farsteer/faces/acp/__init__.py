@@ -1,0 +1,1 @@
+"""The Agent Client Protocol: editors drive any agent on any machine."""
