@@ -107,6 +107,8 @@ class SessionState(Wire):
     """The first launch begins with this conversation; gone when the agent has a conversation of its own."""
     cut_at: str | None = None
     """The next launch keeps the conversation up to here; gone when the agent has taken a message after the cut."""
+    left_behind: tuple[str, ...] = ()
+    """Conversations that it went on without when it was rewound to its beginning; they are deleted with it."""
     generation: int = 0
     turn_id: str | None = None
     turn_item: str | None = None
@@ -121,6 +123,7 @@ class SessionState(Wire):
 
 
 _TITLE_CHARS = 60
+_MAX_LEFT_BEHIND = 100
 
 
 def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
@@ -194,7 +197,10 @@ def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
     usage = _replace(state.usage, context_used=None)
     state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
     if event.cut_at is None:
-        return _replace(state, native_id=event.native_id, registered=False, fork_of=None)
+        left = state.left_behind
+        if state.registered and state.native_id is not None:
+            left = (*left, state.native_id)[-_MAX_LEFT_BEHIND:]
+        return _replace(state, native_id=event.native_id, registered=False, fork_of=None, left_behind=left)
     return state
 
 

@@ -179,15 +179,16 @@ class Runner:
     async def _discard(self, actor: SessionActor) -> None:
         """The agent's own files go too, unless the conversation was there before us or somebody still needs it."""
         state = actor.state
-        native_id = state.native_id
-        if native_id is None or native_id == actor.spec.native_id:
-            return
-        if any(other.state.fork_of == native_id for other in self._actors.values()):
-            return  # a fork that has not begun yet begins with it
-        try:
-            await registry.adapter(state.agent).discard(native_id, str(self.state_dir(state.agent)))
-        except (OSError, FarsteerError):
-            _log.exception("session %s: the agent's files could not be deleted", state.id)
+        adapter, state_dir = registry.adapter(state.agent), str(self.state_dir(state.agent))
+        # A fork that has not begun yet begins with one of them.
+        kept = {actor.spec.native_id, *(other.state.fork_of for other in self._actors.values())}
+        for native_id in (*state.left_behind, state.native_id):
+            if native_id is None or native_id in kept:
+                continue
+            try:
+                await adapter.discard(native_id, state_dir)
+            except (OSError, FarsteerError):
+                _log.exception("session %s: the agent's files could not be deleted", state.id)
 
     def _environment(self, adapter: Adapter) -> dict[str, str]:
         return scrubbed(os.environ, (*adapter.environment_names, *self.settings.environment))
