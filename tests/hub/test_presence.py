@@ -2,10 +2,14 @@ import json
 
 import pytest
 
+from farsteer.core import events as ev
 from farsteer.core.api import Typing
-from farsteer.core.errors import Forbidden, NotFound
+from farsteer.core.commands import Warm
+from farsteer.core.errors import Conflict, Forbidden, NotFound
+from farsteer.core.events import SessionStatus
 from farsteer.hub import Hub, Scope
-from tests.hub.scripted import Audience, caller
+from farsteer.link.messages import Reply
+from tests.hub.scripted import Audience, ScriptedRunner, caller, silent
 
 ME = caller(email="me@example.com", client_id="c1", device_type="web")
 
@@ -26,6 +30,33 @@ async def test_typing_is_told_as_the_document_shows_it(hub: Hub, session_id: str
     assert event.merge_key is not None
     await hub.presence.typing(ME, session_id, Typing(text="", client_id="c2"))
     assert audience.of("typing-changed")[1]["typing"]["clientId"] == "c2"
+
+
+async def test_typing_into_a_session_at_rest_warms_it_once_at_a_time(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await hub.presence.typing(ME, session_id, Typing(text="h"))
+    await runner.ping()
+    assert runner.commands(Warm) == [], "its process runs"
+    runner.answers[Warm] = silent
+    await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.STOPPED))
+    await hub.presence.typing(ME, session_id, Typing(text=""))
+    await runner.ping()
+    assert runner.commands(Warm) == [], "nothing is coming"
+    for text in ("h", "he", "hel"):
+        await hub.presence.typing(ME, session_id, Typing(text=text))
+    await runner.called(Warm)
+    await runner.ping()
+    assert runner.commands(Warm) == [Warm()]
+    (call,) = [call for call in runner.calls if isinstance(call.command, Warm)]
+    await runner.send(Reply(id=call.id, error=Conflict("no").record()))
+    await runner.ping()
+    await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.FAILED))
+    await hub.presence.typing(ME, session_id, Typing(text="hello"))
+    await runner.called(Warm, 2)
+    await runner.disconnect()
+    await hub.presence.typing(ME, session_id, Typing(text="hello?"))
+    assert len(runner.commands(Warm)) == 2
 
 
 async def test_typing_needs_a_session_of_ones_own_and_a_scope(hub: Hub, session_id: str) -> None:

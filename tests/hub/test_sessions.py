@@ -1,3 +1,4 @@
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -6,12 +7,12 @@ import pytest
 
 from farsteer.core import events as ev
 from farsteer.core.api import ClearMessages, MessagesResponse, NewAttachment, RenameSession, SendMessage
-from farsteer.core.commands import Abort, Cancel, Configure, Delete, Resume, Send, Stop
+from farsteer.core.commands import Abort, Cancel, Configure, Delete, Resume, Send, SendNow, Stop
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode, Forbidden, MachineOffline, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import MAX_QUEUED, ItemState
+from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState
 from farsteer.core.wire import decode
 from farsteer.hub import Hub, Scope
 from tests.hub.conftest import OWNER_TOKEN, create
@@ -269,6 +270,69 @@ class TestCancelling:
         assert error.value.code is ErrorCode.NOT_CANCELLABLE
         with pytest.raises(NotFound):
             await hub.sessions.cancel(ME, session_id, new_id())
+
+
+class TestSendingNow:
+    async def test_what_no_runner_has_seen_goes_first_when_one_comes(self, hub: Hub) -> None:
+        async with ScriptedRunner(hub) as runner:
+            session_id = await create(hub, runner)
+        items = [await hub.sessions.send(ME, session_id, SendMessage(text=text)) for text in "abc"]
+        await hub.sessions.send_now(ME, session_id, items[2].id)
+        shown = (await hub.sessions.queue(ME, session_id)).items
+        assert [item.delivery for item in shown] == [Delivery.QUEUE, Delivery.QUEUE, Delivery.NOW]
+        async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as later:
+            sent = await later.called(Send, 3)
+            assert [(command.item.text, command.item.delivery) for command in sent] == [
+                ("c", Delivery.NOW), ("a", Delivery.QUEUE), ("b", Delivery.QUEUE),
+            ]  # fmt: skip
+
+    async def test_what_a_runner_has_is_that_runners_to_move(
+        self, hub: Hub, runner: ScriptedRunner, session_id: str
+    ) -> None:
+        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        await runner.until(lambda: runner.acked.get(session_id) == 1)
+        await hub.sessions.send_now(ME, session_id, item.id)
+        assert runner.commands(SendNow) == [SendNow(item_id=item.id)]
+        runner.answers[SendNow] = refuse(Conflict("it has it", code=ErrorCode.NOT_CANCELLABLE))
+        with pytest.raises(Conflict) as error:
+            await hub.sessions.send_now(ME, session_id, item.id)
+        assert error.value.code is ErrorCode.NOT_CANCELLABLE
+
+    async def test_what_was_given_to_a_link_that_broke_goes_first_over_the_next(self, hub: Hub) -> None:
+        async with ScriptedRunner(hub) as runner:
+            session_id = await create(hub, runner)
+            runner.answers[Send] = silent
+            item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+            await runner.called(Send)
+        with pytest.raises(MachineOffline):
+            await hub.sessions.send_now(ME, session_id, item.id)
+        later = ScriptedRunner(hub, info=runner.info, logs=runner.logs)
+        later.answers |= {Send: silent, SendNow: refuse(NotFound("no such message in the queue"))}
+        async with later:
+            asked = asyncio.create_task(hub.sessions.send_now(ME, session_id, item.id))
+            sent = await later.called(Send)
+            assert sent[0].item.id == item.id
+            asked.cancel()
+            await asyncio.wait([asked])
+
+    async def test_an_outcome_stands(self, hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        await runner.until(lambda: runner.acked.get(session_id) == 1)
+        for state in (ItemState.HANDED_OVER, ItemState.DELIVERED):
+            await runner.say(session_id, ev.QueueUpdate(item_id=item.id, state=state))
+            with pytest.raises(Conflict) as error:
+                await hub.sessions.send_now(ME, session_id, item.id)
+            assert error.value.code is ErrorCode.NOT_CANCELLABLE
+        with pytest.raises(NotFound):
+            await hub.sessions.send_now(ME, session_id, new_id())
+        assert runner.commands(SendNow) == []
+
+    async def test_the_way_of_delivery_reaches_the_runner(
+        self, hub: Hub, runner: ScriptedRunner, session_id: str
+    ) -> None:
+        for delivery in Delivery:
+            await hub.sessions.send(ME, session_id, SendMessage(text="x", delivery=delivery))
+        assert {command.item.delivery for command in await runner.called(Send, 3)} == {*Delivery}
 
 
 async def test_commands_reach_the_runner(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:

@@ -1,0 +1,124 @@
+"""The hub finds the place in the log and asks the runner to cut there; what it refuses changes nothing."""
+
+import asyncio
+
+import pytest
+
+from farsteer.core import events as ev
+from farsteer.core.api import RewindSession, SendMessage
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.commands import Rewind, Send
+from farsteer.core.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    MachineOffline,
+    NotCapable,
+    NotFound,
+)
+from farsteer.core.events import FileRestore, FilesRestored
+from farsteer.core.queue import Attachment, Delivery
+from farsteer.core.wire import plain
+from farsteer.hub import Hub, Scope
+from farsteer.link.messages import Call, Reply
+from tests.hub.conftest import create
+from tests.hub.scripted import ScriptedRunner, caller, machine, refuse, silent
+
+ME = caller(email="me@example.com")
+
+
+def turn(text: str, anchor: str | None = None) -> list[ev.SessionEvent]:
+    picture = Attachment(name="a.png", mime_type="image/png", size=7)
+    return [
+        ev.TurnStart(turn_id=text, item_id=text),
+        ev.UserMessage(item_id=text, text=text, attachments=(picture,)),
+        ev.AgentMessage(message_id="m", text=f"to {text}", anchor=anchor),
+        ev.TurnEnd(turn_id=text, reason=ev.TurnEndReason.END_TURN),
+    ]
+
+
+def rewinds(runner: ScriptedRunner) -> None:
+    """Has the runner do what one does, as far as the log shows it."""
+
+    async def later(call: Call, command: Rewind) -> None:
+        restored = FilesRestored(status=FileRestore.PARTIAL, restored=("a",), skipped=("b",))
+        event = ev.Rewound(first_seq=command.first_seq, files=restored, cut_at=command.cut_at, by=command.by)
+        await runner.say(call.session, event, ack=False)
+        seq = runner.logs[call.session].state.seq
+        await runner.send(Reply(id=call.id, seq=seq, result=plain(event)))
+
+    def answer(call: Call) -> None:
+        assert isinstance(call.command, Rewind)
+        tasks.append(asyncio.create_task(later(call, call.command)))
+
+    tasks: list[asyncio.Task[None]] = []
+    runner.answers[Rewind] = answer
+
+
+async def test_the_runner_is_told_where_to_cut_and_the_text_comes_back(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    rewinds(runner)
+    await runner.say(session_id, *turn("one", "a"), *turn("two", "b"))
+    done = await hub.rewinds.rewind(ME, session_id, RewindSession(seq=6))
+    assert runner.commands(Rewind) == [Rewind(first_seq=5, cut_at="a", files_at="two", by="me@example.com")]
+    assert (done.seq, done.first_seq, done.text, done.attachments) == (9, 5, "two", ["a.png"])
+    assert (done.files.status, done.files.skipped) == (FileRestore.PARTIAL, ("b",))
+    assert (await hub.sessions.get(ME, session_id)).last_message == "to one"
+    await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2, restore_files=False))
+    assert runner.commands(Rewind)[1] == Rewind(first_seq=1, cut_at=None, by="me@example.com")
+
+
+async def test_anything_else_is_refused_before_the_runner_hears_of_it(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await runner.say(session_id, *turn("one"))
+    for seq, error, why in ((3, BadRequest, "agent_message"), (5, NotFound, "no entry 5")):
+        with pytest.raises(error, match=why):
+            await hub.rewinds.rewind(ME, session_id, RewindSession(seq=seq))
+    with pytest.raises(Forbidden):
+        await hub.rewinds.rewind(caller("default", Scope.READ), session_id, RewindSession(seq=2))
+    assert runner.commands(Rewind) == []
+
+
+async def test_an_agent_that_cannot_is_not_asked(hub: Hub) -> None:
+    plain_agent = AgentInfo(name="demo", title="Demo", available=True, capabilities=Capabilities())
+    async with ScriptedRunner(hub, info=machine(agents=(plain_agent,))) as runner:
+        session_id = await create(hub, runner)
+        await runner.say(session_id, *turn("one"))
+        with pytest.raises(NotCapable):
+            await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
+        with pytest.raises(NotCapable):
+            await hub.sessions.send(ME, session_id, SendMessage(text="x", delivery=Delivery.STEER))
+        assert (await hub.sessions.queue(ME, session_id)).items == []
+        await runner.ping()
+        assert runner.commands(Rewind) == runner.commands(Send) == []
+    # Known also while the machine is away.
+    with pytest.raises(NotCapable):
+        await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
+
+
+async def test_a_machine_that_is_away_cannot_rewind(hub: Hub) -> None:
+    async with ScriptedRunner(hub) as runner:
+        session_id = await create(hub, runner)
+        await runner.say(session_id, *turn("one"))
+    with pytest.raises(MachineOffline):
+        await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
+
+
+async def test_one_at_a_time_and_a_failed_one_can_be_tried_again(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    await runner.say(session_id, *turn("one"))
+    runner.answers[Rewind] = silent
+    first = asyncio.create_task(hub.rewinds.rewind(ME, session_id, RewindSession(seq=2)))
+    await runner.called(Rewind)
+    with pytest.raises(Conflict, match="already"):
+        await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
+    first.cancel()
+    await asyncio.wait([first])
+    runner.answers[Rewind] = refuse(Conflict("not now"))
+    with pytest.raises(Conflict, match="not now"):
+        await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
+    rewinds(runner)
+    assert (await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))).seq == 5
