@@ -11,7 +11,7 @@ import pytest
 from farsteer.core import commands as do
 from farsteer.core import events as ev
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.events import DeltaKind
+from farsteer.core.events import DeltaKind, decode_entry
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.link.messages import Ack, Call, Deltas, Events, Hello, Reply, ToHub, ToRunner, Welcome
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
@@ -206,6 +206,30 @@ async def test_deltas_without_a_link_are_dropped(station: Station) -> None:
     await station.write(1)
     await again.until_seq(1)
     assert again.deltas == []
+
+
+async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(station: Station) -> None:
+    peer = await station.hub.welcome({SESSION: 0})
+    await station.write(6)
+    await peer.until_seq(6)
+    await peer.ack(4)
+
+    async def confirmed() -> bool:
+        return await station.outbox() == [5, 6]
+
+    await eventually(confirmed)
+    await peer.link.close()
+    peer = await station.hub.welcome({SESSION: 2})
+    await station.write(1)
+    told: list[tuple[int, str | None]] = []
+    while not told or told[-1][0] < 7:
+        message = await peer.take()
+        assert isinstance(message, Events)
+        for item in message.items:
+            event = decode_entry(bytes(item.body)).content
+            assert isinstance(event, ev.Notice)
+            told.append((item.seq, event.code))
+    assert told == [(3, "entry_lost"), (4, "entry_lost"), (5, None), (6, None), (7, None)]
 
 
 async def test_a_session_the_hub_does_not_have_is_forgotten(station: Station) -> None:

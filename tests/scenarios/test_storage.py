@@ -186,6 +186,29 @@ async def test_76_an_empty_index_deletes_nothing(home: Path) -> None:
         assert "dolphin" in read.answers(await me.turn(session, "history"))[-1]
 
 
+async def test_76_an_older_index_goes_on(home: Path) -> None:
+    """A hub that was set back to a backup: what it lost is told as lost, and nobody else has to suffer for it."""
+    async with farsteer(home) as stack:
+        me = await stack.sign_in()
+        one, other = await stack.create(me), await stack.create(me)
+        await me.turn(one, "remember the dolphin")
+    backup = (home / "hub.db").read_bytes()
+    async with farsteer(home) as stack:
+        me = await stack.sign_in()
+        await me.turn(one, "remember the whale")
+        # The runner drops what the hub has confirmed.
+        await eventually(lambda: not rows(home, "runner.db", "SELECT 1 FROM outbox"))
+    (home / "hub.db").write_bytes(backup)
+    async with farsteer(home) as stack:
+        me = await stack.sign_in()
+        log = await me.turn(one, "history")
+        assert read.whole(log)
+        assert read.said(log) == ["remember the dolphin", "history"]
+        assert {notice["code"] for notice in read.of(log, "notice")} == {"entry_lost"}
+        assert "whale" in read.answers(log)[-1], "the agent was not set back"
+        assert read.answers(await me.turn(other, "say hello")) == ["hello"]
+
+
 def test_77_stale_lock(tmp_path: Path) -> None:
     with holding(tmp_path) as holder:
         with pytest.raises(Conflict, match=f"process {holder.pid}"):

@@ -26,6 +26,7 @@ from farsteer.link.messages import (
     Welcome,
 )
 from farsteer.link.transport import LinkClosed, Transport
+from farsteer.runner.holes import filled
 from farsteer.runner.journal import Journal
 from farsteer.runner.lanes import Lane, Lanes
 
@@ -130,7 +131,8 @@ class Uplink:
         items = lane.take_buffer()
         if not items and lane.sent < lane.state.seq:
             await lane.source.save()
-            items = await self._journal.outbox(session, lane.sent)
+            last = lane.state.seq
+            items = filled(session, lane.sent, last, await self._journal.outbox(session, lane.sent))
         last = items[-1].seq if items else lane.sent
         state = None
         if lane.state_due and last == lane.state.seq:
