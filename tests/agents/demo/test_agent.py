@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 
+import msgspec
 import pytest
 
 from farsteer.agents.base import Asked, Fragment, Prompt, Withdrawn
@@ -20,6 +21,8 @@ from farsteer.core.events import (
     CommandsUpdate,
     DeltaKind,
     DiffBlock,
+    FileRestore,
+    FilesRestored,
     ModeUpdate,
     Plan,
     TitleUpdate,
@@ -28,6 +31,7 @@ from farsteer.core.events import (
     ToolStatus,
     TurnEndReason,
     UsageUpdate,
+    UserMessage,
 )
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -369,10 +373,69 @@ async def test_an_interrupted_message_is_kept_as_far_as_it_came(stage: Stage) ->
     assert "word1" in said(scene)
 
 
-async def test_ids_of_two_launches_never_collide(stage: Stage) -> None:
+async def test_ids_of_two_launches_never_collide_though_launches_are_counted_anew(stage: Stage) -> None:
     scene = await stage.launch()
     await scene.turn("say one\nflood 3")
-    again = await stage.again(scene)
+    fork = msgspec.structs.replace(stage.plan(fork_of=scene.launch.native_id), generation=1)
+    again = await stage.launch(fork)
     await again.turn("say two\nflood 3")
     ids = [message.message_id for each in (scene, again) for message in each.events(AgentMessage)]
     assert len(ids) == len(set(ids)) == 8
+
+
+async def test_messages_keep_the_ids_we_gave_them_also_those_into_a_running_turn(stage: Stage) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.working("work 1000 0.01")
+    steered = new_id()
+    await scene.launch.steer(Prompt(turn_id=turn_id, text="say I heard you", message_id=steered))
+    await scene.until(lambda: "I heard you" in scene.words())
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+    nameless = new_id()
+    await scene.launch.send(Prompt(turn_id=nameless, text="say bye"))
+    scene.sent.append(nameless)
+    await scene.end(nameless)
+    _, events = await stage.adapter.history(scene.plan.session_id, stage.state_dir)
+    asked = [event for event in events if isinstance(event, UserMessage)]
+    assert [event.anchor for event in asked[:2]] == [scene.messages[0], steered]
+    assert asked[2].anchor not in (None, ""), "one that we gave no id has one of the agent's"
+
+
+async def test_thoughts_and_messages_carry_the_anchors_that_are_stored(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("think hard\nsay done")
+    live = [*scene.events(AgentThought), *scene.events(AgentMessage)]
+    _, events = await stage.adapter.history(scene.plan.session_id, stage.state_dir)
+    assert events[1:] == live
+    assert all(event.anchor for event in live)
+
+
+async def test_files_go_back_to_a_message_that_came_into_a_running_turn(stage: Stage) -> None:
+    scene = await yolo(stage)
+    turn_id = await scene.begin("write a.txt one\nwork 1000 0.01")
+    await scene.until(lambda: "Step 1" in scene.words())
+    steered = new_id()
+    await scene.launch.steer(Prompt(turn_id=turn_id, text="write a.txt two", message_id=steered))
+    await scene.until(lambda: (stage.directory / "a.txt").read_text() == "two\n")
+    with pytest.raises(Conflict, match="a turn is running"):
+        await scene.launch.restore_files(steered, None)
+    await scene.launch.interrupt()
+    await scene.end(turn_id)
+    found = await scene.launch.restore_files(steered, None)
+    assert found == FilesRestored(status=FileRestore.FULL, restored=("a.txt",))
+    assert (stage.directory / "a.txt").read_text() == "one\n"
+    await scene.launch.restore_files(scene.messages[0], None)
+    assert not (stage.directory / "a.txt").exists()
+
+
+async def test_files_that_cannot_go_back_are_named(stage: Stage) -> None:
+    scene = await yolo(stage)
+    (stage.directory / "old.txt").write_text("old")
+    await scene.turn("write old.txt new\nwrite way.txt new\ndelete way.txt\nrun ln -s old.txt way.txt")
+    found = await scene.launch.restore_files(scene.messages[0], None)
+    assert (found.status, found.restored, found.skipped) == (FileRestore.PARTIAL, ("old.txt",), ("way.txt",))
+    assert found.reason == "way.txt is a link"
+    await scene.turn("write old.txt new\nlose copies")
+    found = await scene.launch.restore_files(scene.messages[1], None)
+    assert (found.status, found.skipped) == (FileRestore.FAILED, ("old.txt",))
+    assert (stage.directory / "old.txt").read_text() == "new\n"

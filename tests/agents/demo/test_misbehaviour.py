@@ -13,10 +13,20 @@ import msgspec
 import psutil
 import pytest
 
-from farsteer.agents.base import Exited, Fragment, LaunchPlan, Prompt, TurnEnded
-from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.base import Exited, Fragment, LaunchPlan, Prompt, Registered, Said, TurnEnded
+from farsteer.agents.conformance.stage import Recorder, Stage
+from farsteer.agents.demo import help_text
+from farsteer.agents.demo.starting import STARTS
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode
-from farsteer.core.events import AgentMessage, Notice, Other, ToolCallUpdate, ToolStatus, TurnEndReason
+from farsteer.core.events import (
+    AgentMessage,
+    Notice,
+    Other,
+    ToolCallUpdate,
+    ToolStatus,
+    TurnEndReason,
+    UsageUpdate,
+)
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from tests.agents.conftest import gone
@@ -143,6 +153,74 @@ async def test_an_agent_that_hangs_can_be_interrupted(stage: Stage) -> None:
     assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
 
 
+async def test_an_interrupt_that_is_not_acknowledged_does_not_return(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = await stage.launch()
+    turn_id = await scene.working("hang deaf")
+    interrupt = asyncio.create_task(scene.launch.interrupt())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await asyncio.shield(interrupt)
+    await scene.launch.stop(0.5)
+    await interrupt
+    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
+    monkeypatch.setattr("farsteer.agents.demo.launch._CONFIRM_TIMEOUT", 0.3)
+    again = await stage.again(scene)
+    await again.working("hang deaf")
+    with pytest.raises(AgentError) as caught:
+        await again.launch.interrupt()
+    assert caught.value.code is ErrorCode.TIMEOUT
+
+
+async def test_an_agent_that_is_quiet_goes_on(stage: Stage) -> None:
+    scene = await stage.launch()
+    assert (await scene.turn("quiet 0.1")).reason is TurnEndReason.END_TURN
+    assert scene.words() == "I was quiet."
+
+
+async def test_a_turn_may_end_with_an_error(stage: Stage) -> None:
+    scene = await stage.launch()
+    ended = await scene.turn("fail out of tokens")
+    assert (ended.reason, ended.error) == (TurnEndReason.FAILED, "RuntimeError: out of tokens")
+    assert (await scene.turn("say hello")).reason is TurnEndReason.END_TURN
+
+
+async def test_an_agent_may_die_between_turns(stage: Stage) -> None:
+    scene = await stage.launch()
+    assert (await scene.turn("crash later")).reason is TurnEndReason.END_TURN
+    assert (await scene.exited()).reason == "killed by SIGKILL"
+
+
+async def test_tokens_may_be_counted_after_the_turn(stage: Stage) -> None:
+    scene = await stage.launch()
+    ended = await scene.turn("late usage")
+    await scene.until(lambda: bool(scene.events(UsageUpdate)))
+    (counted,) = [output for output in scene.of(Said) if isinstance(output.event, UsageUpdate)]
+    assert scene.outputs.index(counted) > scene.outputs.index(ended)
+
+
+async def test_a_helper_ends_no_turn_and_is_heard_after_it(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("background 2")
+    await scene.until(lambda: len(scene.events(AgentMessage)) == 4)
+    ended = scene.outputs.index(scene.of(TurnEnded)[0])
+    own = next(output for output in scene.of(Said) if "not done" in str(output.event))
+    assert scene.outputs.index(own) < ended, "the helper's end was not the turn's"
+    helped = [message.meta for message in scene.events(AgentMessage) if message.meta]
+    assert len(helped) == 3
+    assert len({str(meta["helper"]) for meta in helped}) == 1
+
+
+async def test_a_process_that_left_the_session_is_ended_with_the_agent(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("escape")
+    escaped = int(scene.words().split()[1])
+    assert os.getsid(escaped) == escaped
+    await scene.launch.stop()
+    await gone(escaped)
+
+
 async def test_an_agent_that_does_not_confirm_a_message_is_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +261,81 @@ async def test_a_start_that_never_ends_is_ended(stage: Stage) -> None:
     assert stage.leftovers() == []
 
 
+async def test_saying_something_is_not_being_ready(stage: Stage) -> None:
+    recorder = Recorder()
+    with pytest.raises(AgentError, match=r"not ready within 0\.5 s"):
+        await stage.adapter.start(misbehaving(stage, "talk-at-start", startup_timeout=0.5), recorder)
+    assert recorder.outputs
+    assert {str(output) for output in recorder.outputs if "rate_limit" not in str(output)} == set()
+    assert stage.leftovers() == []
+
+
+async def test_a_death_right_after_the_start_is_an_exit(stage: Stage) -> None:
+    scene = await stage.launch(misbehaving(stage, "die-when-ready"))
+    assert (await scene.exited()).exit_code == -9
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ("in-use", ErrorCode.CONVERSATION_IN_USE),
+        ("missing", ErrorCode.CONVERSATION_MISSING),
+        ("anchor-unknown", ErrorCode.ANCHOR_UNKNOWN),
+    ],
+)
+async def test_a_refusal_at_the_start_has_its_code_and_may_be_for_one_launch_only(
+    stage: Stage, how: str, code: ErrorCode
+) -> None:
+    plan = misbehaving(stage, f"{how}, fine")
+    with pytest.raises(AgentError, match="as you asked") as caught:
+        await stage.launch(plan)
+    assert caught.value.code is code
+    for generation in (2, 3):
+        scene = await stage.launch(msgspec.structs.replace(plan, generation=generation))
+        await scene.launch.stop()
+
+
+async def test_an_agent_that_opens_another_conversation_is_refused(stage: Stage) -> None:
+    with pytest.raises(AgentError) as caught:
+        await stage.launch(misbehaving(stage, "another-id"))
+    assert caught.value.details["reason"] == "wrong_session"
+    assert caught.value.code is ErrorCode.AGENT_START_FAILED
+    assert stage.leftovers() == []
+
+
+async def test_an_agent_may_name_its_conversation_itself(stage: Stage) -> None:
+    scene = await stage.launch(misbehaving(stage, "own-id"))
+    native_id = scene.launch.native_id
+    assert native_id not in (None, scene.plan.session_id)
+    await scene.turn("The word is apricot.")
+    assert scene.of(Registered) == [Registered(native_id=str(native_id))]
+    assert not stage.has_transcript(scene.plan.session_id)
+    again = await stage.again(scene)
+    assert again.launch.native_id == native_id
+    await again.turn("what did I say?")
+    assert "apricot" in again.words()
+
+
+async def test_an_agent_that_ignores_sigterm_from_its_start_can_be_stopped(stage: Stage) -> None:
+    scene = await stage.launch(misbehaving(stage, "ignore-sigterm"))
+    await scene.launch.stop(0.2)
+    assert (await scene.exited()).exit_code == -9
+
+
+async def test_a_wish_that_it_does_not_know_is_noted(stage: Stage) -> None:
+    scene = await stage.launch(misbehaving(stage, "no-such-thing"))
+    await scene.turn("exit 1")
+    assert (await scene.exited()).stderr == (
+        "unknown option demo=no-such-thing\nthe demo agent exits with 1, as you asked"
+    )
+
+
+async def test_every_wish_is_in_the_help() -> None:
+    for name, start in STARTS.items():
+        assert f"  {name} " in help_text()
+        assert start.summary in help_text()
+
+
 @pytest.mark.parametrize("how", ["slow-start", "garbage-at-start"])
 async def test_a_clumsy_start_is_a_start(stage: Stage, how: str) -> None:
     scene = await stage.launch(misbehaving(stage, how))
@@ -196,13 +349,18 @@ async def test_a_conversation_is_created_once_and_resumed_only_if_it_is_there(st
     await scene.launch.stop()
     with pytest.raises(AgentError, match="already in use") as caught:
         await stage.launch(stage.plan(session_id=scene.plan.session_id))
-    assert caught.value.details["reason"] == "already_in_use"
+    assert caught.value.code is ErrorCode.CONVERSATION_IN_USE
     with pytest.raises(AgentError) as caught:
         await stage.launch(stage.plan(resume=new_id()))
-    assert caught.value.details["reason"] == "not_found"
+    assert caught.value.code is ErrorCode.CONVERSATION_MISSING
     with pytest.raises(AgentError) as caught:
         await stage.again(scene, cut_at="nowhere")
-    assert caught.value.details["reason"] == "unknown_anchor"
+    assert caught.value.code is ErrorCode.ANCHOR_UNKNOWN
+    path = Path(stage.state_dir) / f"{scene.plan.session_id}.jsonl"
+    path.write_text("damage\n")
+    with pytest.raises(AgentError, match="damaged") as caught:
+        await stage.again(scene)
+    assert caught.value.code is ErrorCode.AGENT_START_FAILED
 
 
 async def test_a_message_that_cannot_be_stored_is_refused(stage: Stage) -> None:

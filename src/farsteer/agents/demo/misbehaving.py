@@ -66,10 +66,11 @@ def _hang(turn: Turn, argument: str) -> None:
         turn.pause(3600)
 
 
-@misbehaving("hang deaf", "says nothing more and does not acknowledge an interrupt, for a minute")
+@misbehaving("hang deaf", "hangs and does not even acknowledge an interrupt, for a minute")
 def _hang_deaf(turn: Turn, argument: str) -> None:
     turn.session.acknowledges = False
     turn.deaf_to_interrupt = True
+    turn.say("I take no interrupt.")
     turn.pause(_STUBBORN_SECONDS)
 
 
