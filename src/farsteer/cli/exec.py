@@ -119,9 +119,10 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 def is_remote(arguments: argparse.Namespace) -> bool:
     """There is a hub for this call, so that none is to be part of this process."""
-    from farsteer.client.access import running_hub
+    from farsteer.client.access import known_login, running_hub
 
-    return bool(arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(context.home(arguments)))
+    home = context.home(arguments)
+    return bool(arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home) or known_login(home))
 
 
 @asynccontextmanager

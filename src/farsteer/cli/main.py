@@ -19,6 +19,9 @@ COMMANDS = {
     "agents": "which agents there are, where, and how to get them",
     "doctor": "what is installed, what is missing and how to get it",
     "token": "access tokens: create, list, revoke",
+    "acp": "an agent for editors: Zed, JetBrains, Neovim, Toad",
+    "login": "remember a hub elsewhere and its access token",
+    "logout": "forget them",
     "hub": "start the hub alone",
     "runner": "connect this machine to a hub elsewhere",
 }

@@ -21,6 +21,13 @@ class HubFile(msgspec.Struct, frozen=True):
     pid: int
 
 
+class Login(msgspec.Struct, frozen=True):
+    """`login.json` in the home directory: a hub elsewhere, and what opens it."""
+
+    url: str
+    token: str
+
+
 def home_dir() -> Path:
     return Path(os.environ.get("FARSTEER_HOME") or "~/.farsteer").expanduser().absolute()
 
@@ -31,6 +38,18 @@ def hub_file(home: Path) -> Path:
 
 def token_file(home: Path) -> Path:
     return home / "token"
+
+
+def login_file(home: Path) -> Path:
+    return home / "login.json"
+
+
+def known_login(home: Path) -> Login | None:
+    """What `farsteer login` has remembered."""
+    try:
+        return msgspec.json.decode(login_file(home).read_bytes(), type=Login)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def running_hub(home: Path) -> HubFile | None:
@@ -55,19 +74,22 @@ def _alive(pid: int) -> bool:
 
 
 def find_url(url: str | None = None, *, allow_insecure: bool = False) -> str:
-    """The hub's address: as given, `$FARSTEER_HUB`, the hub that runs on the home, or the default."""
+    """The hub's address: as given, `$FARSTEER_HUB`, the hub that runs on the home, the login's, or the default."""
     url = url or os.environ.get("FARSTEER_HUB")
     if url:
         return check_url(url, allow_insecure=allow_insecure).rstrip("/")
-    running = running_hub(home_dir())
-    return running.url if running else DEFAULT_URL
+    running, login = running_hub(home_dir()), known_login(home_dir())
+    return running.url if running else login.url if login else DEFAULT_URL
 
 
-def find_token(token: str | None = None) -> str:
-    """The access token: as given, `$CLI_API_TOKEN`, or the token file of the home."""
+def find_token(token: str | None = None, url: str | None = None) -> str:
+    """The access token: as given, `$CLI_API_TOKEN`, the login's if it is for `url`, or the token file of the home."""
     token = token or os.environ.get("CLI_API_TOKEN")
     if token:
         return token.strip()
+    login = known_login(home_dir())
+    if login is not None and login.url == url:
+        return login.token
     path = token_file(home_dir())
     try:
         stored = path.read_text(encoding="utf-8-sig").strip()

@@ -52,7 +52,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         address = find_url(url, allow_insecure=allow_insecure)
-        self._connection = Connection(address, find_token(token), transport=transport)
+        self._connection = Connection(address, find_token(token, address), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
 
     @property

@@ -16,12 +16,18 @@ Open = Callable[[], AbstractAsyncContextManager[Steering]]
 
 
 class House:
-    def __init__(self, hub: Open) -> None:
+    def __init__(self, hub: Open, *, later: bool = False) -> None:
+        """`later`: opened when it is first asked for, or told to begin."""
         self._open = hub
         self._over = asyncio.Event()
         self._living: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Steering] = asyncio.get_running_loop().create_future()
-        self.begin()
+        if not later:
+            self.begin()
+
+    def begin_once(self) -> None:
+        if self._living is None and not self._over.is_set():
+            self.begin()
 
     def begin(self) -> None:
         self._opened = asyncio.get_running_loop().create_future()
@@ -29,7 +35,7 @@ class House:
 
     async def opened(self) -> Steering:
         """The hub. Raises FarsteerError if there is none to be had now."""
-        if self._opened.done() and self._opened.exception() is not None:
+        if self._living is None or (self._opened.done() and self._opened.exception() is not None):
             self.begin()
         return await asyncio.shield(self._opened)
 

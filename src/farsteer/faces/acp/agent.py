@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -31,6 +32,7 @@ PROTOCOL = 1
 LOGIN = "farsteer-login"
 SOURCE = "acp"
 _LISTED = 100
+_AFTER_ANSWER = 0.005
 _SOURCE_CHARS = 100
 
 
@@ -102,6 +104,8 @@ class AcpAgent:
         client = fields(params.get("clientCapabilities")) or {}
         elicitation = fields(client.get("elicitation")) or {}
         self._forms = fields(elicitation.get("form")) is not None
+        # After the answer, for opening a hub inside this process takes longer than an editor should wait for it.
+        asyncio.get_running_loop().call_later(_AFTER_ANSWER, self._house.begin_once)
         return {
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {

@@ -81,16 +81,7 @@ class Attached:
         return view
 
     def begin(self) -> None:
-        """Go on live. What the session is and waits for now comes first."""
-        state = self._narrator.state
-        if state.commands:
-            self._tell(commands(state.commands))
-        for update in usage(state.usage):
-            self._tell(update)
-        for approval in state.approvals:
-            self._ask(approval)
-        if state.turn_id is not None and state.turn_item is not None:
-            self._turns[state.turn_id] = state.turn_item
+        """Go on live, from the next turn of the event loop on."""
         self._following = asyncio.get_running_loop().create_task(self._follow(), name=f"acp {self.id}")
 
     async def leave(self) -> None:
@@ -151,6 +142,7 @@ class Attached:
         try:
             if self._past:
                 await self._read(upto=self._past)
+            self._introduce()
             async for event in self._events:
                 if isinstance(event, Gap):
                     await self._read()
@@ -166,6 +158,16 @@ class Attached:
         except FarsteerError as error:
             _log.error("session %s is no longer followed: %s", self.id, error.message)
             self._fail(RpcError(INTERNAL_ERROR, f"the session is no longer followed: {error.message}"))
+
+    def _introduce(self) -> None:
+        """What the session is and waits for now."""
+        state = self._narrator.state
+        if state.commands:
+            self._tell(commands(state.commands))
+        for update in usage(state.usage):
+            self._tell(update)
+        for approval in state.approvals:
+            self._ask(approval)
 
     async def _read(self, upto: int | None = None) -> None:
         """What the log has beyond what was told."""

@@ -1,0 +1,98 @@
+"""`farsteer acp`: an ACP agent for editors, in front of every agent on every machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from farsteer.cli import context
+from farsteer.cli.editors import EDITORS, configuration
+from farsteer.cli.logs import log_to_stderr
+from farsteer.cli.main import DONE
+
+if TYPE_CHECKING:
+    from farsteer.client.steering import Steering
+
+ABOUT = """\
+An agent for editors that speak the Agent Client Protocol (Zed, JetBrains, Neovim,
+Toad): every agent on every machine of a hub, and every session, also those that
+were begun elsewhere. If a hub runs on this home, or --hub names one, the editor
+joins it, and what it begins is seen on the web and on the phone too. Otherwise hub
+and runner are part of this process.
+
+stdout carries protocol lines and nothing else.
+"""
+
+EXAMPLES = """\
+  farsteer acp --print-config zed
+  farsteer acp --agent droid
+  farsteer acp --hub https://hub.example --session 3f2a0000-0000-4000-8000-000000000000
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = context.command("acp", ABOUT, EXAMPLES)
+    context.add_hub(parser)
+    parser.add_argument(
+        "action", nargs="?", choices=["login"], help="log in to a hub, as an editor asks for it"
+    )
+    parser.add_argument(
+        "--agent", metavar="A", help="which agent new sessions get (default: what is preferred)"
+    )
+    parser.add_argument("--machine", metavar="M", help="id, name or host of the machine (default: this one)")
+    parser.add_argument("--session", metavar="ID", help="be in this session instead of a new one")
+    parser.add_argument(
+        "--print-config",
+        metavar="EDITOR",
+        choices=EDITORS,
+        help=f"what to put where, for {', '.join(EDITORS)}",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.print_config:
+        print(configuration(arguments.print_config, _options(arguments)))
+        return DONE
+    if arguments.action == "login":
+        from farsteer.cli import login
+
+        return login.main(["--hub", arguments.hub] if arguments.hub else [])
+    log_to_stderr(logging.WARNING)
+    return context.run(_run(arguments))
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """The options of this call, for the editor's configuration."""
+    given = (("--hub", arguments.hub), ("--home", arguments.home), ("--agent", arguments.agent))
+    given = (*given, ("--machine", arguments.machine))
+    return [part for name, value in given if value for part in (name, value)]
+
+
+async def _run(arguments: argparse.Namespace) -> int:
+    from farsteer.faces.acp.agent import Options
+    from farsteer.faces.acp.server import Pipes, converse
+    from farsteer.faces.stdio import Reader, Writer, take_over
+
+    source, target = take_over()
+
+    @asynccontextmanager
+    async def hub() -> AsyncGenerator[Steering]:
+        from farsteer.cli.exec import steering
+
+        async with steering(arguments) as (found, _):
+            yield found
+
+    pipes = Pipes(Reader(source), Writer(target))
+    options = Options(agent=arguments.agent, machine=arguments.machine, session_id=arguments.session)
+    conversing = asyncio.create_task(converse(pipes, options, hub))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, conversing.cancel)
+    try:
+        await conversing
+    except asyncio.CancelledError:
+        logging.getLogger(__name__).info("ended by a signal")
+    await pipes.flush()
+    return DONE

@@ -1,0 +1,48 @@
+"""Answers one client, over pipes or a socket, from its first line to its last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from farsteer.core.lines import Line
+from farsteer.faces.acp.agent import AcpAgent, Options
+from farsteer.faces.house import House, Open
+from farsteer.faces.stdio import Reader, Writer
+from farsteer.rpc.peer import Lines, Peer
+
+_FLUSH_SECONDS = 5.0
+
+
+class Pipes:
+    """Standard input and output as a peer's road."""
+
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def batches(self) -> AsyncIterator[list[Line]]:
+        return self._reader.batches()
+
+    async def write(self, data: bytes) -> None:
+        await self._writer.write(data)
+
+    async def flush(self) -> None:
+        await self._writer.flush(_FLUSH_SECONDS)
+
+
+async def converse(lines: Lines, options: Options, hub: Open) -> None:
+    """Until the client has gone. What runs goes on, where there is a hub that outlives us."""
+    house = House(hub, later=True)
+    agent = AcpAgent(options, house)
+    peer = Peer(lines, agent)
+    agent.attach(peer)
+    try:
+        await peer.run()
+    finally:
+        await asyncio.shield(_part(agent, house))
+
+
+async def _part(agent: AcpAgent, house: House) -> None:
+    await agent.leave()
+    await house.close()
