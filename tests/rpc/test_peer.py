@@ -222,6 +222,14 @@ async def test_when_the_other_end_goes_nobody_waits_any_more() -> None:
         await peer.call("again")
 
 
+async def test_what_was_asked_right_before_the_end_is_answered() -> None:
+    road, handler = Road(), Handler()
+    road.feed(request(1, "echo"), request(2, "echo", sessionId="a"))
+    road.incoming.put_nowait(None)
+    await Peer(road, handler).run()
+    assert {message["id"]: message.get("result") for message in road.sent} == {1: {}, 2: {"sessionId": "a"}}
+
+
 async def test_an_error_answer_is_raised_with_its_code() -> None:
     async with connected() as (peer, road, _):
         asked = asyncio.create_task(peer.call("x"))

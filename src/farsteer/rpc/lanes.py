@@ -29,6 +29,11 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def empty(self) -> None:
+        """Everything that was put here has been handled."""
+        while self._tasks:
+            await asyncio.wait([*self._tasks])
+
     async def close(self) -> None:
         """Nothing more begins; what has begun is ended."""
         self._work.clear()

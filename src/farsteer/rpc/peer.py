@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from farsteer.core.errors import FarsteerError
@@ -23,6 +24,8 @@ from farsteer.rpc.messages import Answer, Id, Malformed, Message, Notification, 
 CANCEL = "$/cancel_request"
 _UNSENT = 1024 * 1024
 """Bytes that may wait to be written before `room` waits."""
+
+_SETTLE_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +82,22 @@ class Peer:
                 for line in batch:
                     for message in read(line):
                         self._take(message)
+            await self._settle()
         finally:
             await self.close()
+
+    async def _settle(self) -> None:
+        """The other end listens perhaps, though it speaks no more: what can be answered soon is."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await self._lanes.empty()
+                while self._answering:
+                    await asyncio.wait([*self._answering.values()])
+
+    @property
+    def closed(self) -> bool:
+        """Nobody is there any more."""
+        return self._closed
 
     async def close(self) -> None:
         """Idempotent."""
@@ -93,6 +110,9 @@ class Peer:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
         await self._lanes.close()
+        for id in self._waiting:
+            self._send({"jsonrpc": "2.0", "id": id, "error": Disconnected().body})
+        self._waiting.clear()
         await self.flushed()
 
     @property

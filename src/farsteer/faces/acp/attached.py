@@ -114,8 +114,9 @@ class Attached:
         try:
             ending = await waiting
         except asyncio.CancelledError:
-            # The client no longer waits for this one; it is as if it had cancelled.
-            await asyncio.shield(self.cancel())
+            # Who no longer waits for this one has cancelled it; who has gone has not.
+            if not self._peer.closed:
+                await asyncio.shield(self.cancel())
             raise
         finally:
             del self._waiting[accepted.id]
