@@ -44,6 +44,24 @@ async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
     assert len(entries) == 8
 
 
+async def test_what_was_rewound_is_in_no_export(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 2)
+    await runner.say(session_id, *says(6))
+    files = ev.FilesRestored(status=ev.FileRestore.SKIPPED)
+    await runner.say(session_id, ev.Rewound(first_seq=3, files=files))
+    await runner.say(session_id, ev.AgentMessage(message_id="7", text="another way"))
+    _, *entries = await lines(hub, session_id)
+    page = json.loads(await hub.sessions.messages(ME, session_id))
+    assert entries == page["messages"]
+    export = await hub.exports.export(ME, session_id, "markdown")
+    text = await whole(export.chunks)
+    assert "text 1" in text
+    assert "text 2" not in text
+    assert text.endswith("another way\n")
+
+
 async def test_an_export_holds_one_page_at_a_time_and_ends_where_the_session_was(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
