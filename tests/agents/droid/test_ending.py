@@ -229,9 +229,11 @@ async def test_a_handoff_that_fails_elsewhere_fails_the_turn(stage: Stage) -> No
     watch.begin()
     watch.begun("user-1")
     watch.completed("spec_handoff", "user-1")
-    assert watch.verdict(working=False, asking=False) is None, "the other session is still at it"
+    assert watch.verdict(working=False, asking=False, streaming=False) is None, (
+        "the other session is still at it"
+    )
     watch.completed("model_provider_unavailable", "user-9", elsewhere=True)
-    verdict = watch.verdict(working=False, asking=False)
+    verdict = watch.verdict(working=False, asking=False, streaming=False)
     assert verdict is not None
     assert verdict.reason is TurnEndReason.FAILED
 

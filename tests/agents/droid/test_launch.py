@@ -102,7 +102,7 @@ async def test_a_conversation_that_is_gone_is_not_replaced_by_a_new_one(peers: l
     await peer.fail((await peer.request("load_session"))["id"], -32004, "Session not found")
     with pytest.raises(AgentError, match="no conversation") as caught:
         await starting.task
-    assert caught.value.code is ErrorCode.AGENT_START_FAILED
+    assert caught.value.code is ErrorCode.CONVERSATION_MISSING
     assert not peer.running
 
 

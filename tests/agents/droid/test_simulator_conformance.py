@@ -8,12 +8,9 @@ import pytest
 
 from farsteer.agents.conformance import AdapterConformance, Script
 from farsteer.agents.conformance.approvals import ApprovalContracts
-from farsteer.agents.conformance.contract import Conformance, contract
-from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.conformance.contract import Conformance
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.core.errors import NotCapable
-from farsteer.core.events import AgentMessage
 from tests.support.droid_simulator import install
 
 
@@ -21,7 +18,8 @@ class Simulated(Conformance):
     profile = ""
     options: tuple[str, ...] = ()
     script = Script(
-        answer="think hm", long="work", tool="run touch made.txt", tool_file="made.txt", question="ask", plan="plan",
+        answer="think hm", long="work", tool="write made.txt hello", tool_file="made.txt", question="ask", plan="plan",
+        overwrite="write made.txt {text}", thinks="think hm", transcript="transcript",
         shell="run {command}", remember="The word is {word}.", recall="recall", crash="crash", crash_mid="crash mid",
         stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="unknown", garbage="garbage",
     )  # fmt: skip
@@ -33,35 +31,14 @@ class Simulated(Conformance):
         self._executable = install(tmp_path, self.profile, *self.options)
 
     def adapter(self) -> DroidAdapter:
-        return DroidAdapter(self._executable)
+        return DroidAdapter(self._executable, f"{self.profile}.0")
 
 
-class WithoutCopies(Simulated, AdapterConformance):
-    """Versions that can neither fork nor rewind say so when they are asked."""
-
-    @contract
-    async def test_a_rewound_conversation_knows_nothing_after_the_cut(self, stage: Stage) -> None:
-        scene = await stage.launch()
-        await scene.turn("The word is apricot.")
-        anchor = scene.events(AgentMessage)[-1].anchor
-        await scene.turn("The word is walnut.")
-        with pytest.raises(NotCapable):
-            await stage.again(scene, cut_at=anchor)
-
-    @contract
-    async def test_a_fork_knows_the_past_and_leaves_its_source_alone(self, stage: Stage) -> None:
-        scene = await stage.launch()
-        await scene.turn("The word is apricot.")
-        await scene.launch.stop()
-        with pytest.raises(NotCapable):
-            await stage.launch(stage.plan(fork_of=scene.launch.native_id))
-
-
-class TestDroid036(WithoutCopies):
+class TestDroid036(Simulated, AdapterConformance):
     profile = "0.36"
 
 
-class TestDroid057(WithoutCopies):
+class TestDroid057(Simulated, AdapterConformance):
     profile = "0.57"
 
 

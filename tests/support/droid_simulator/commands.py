@@ -10,7 +10,7 @@ from typing import Any
 
 from farsteer.core.ids import new_id
 from farsteer.faces.droid_rpc.notes import McpAuthRequired, Text, ToolUse
-from tests.support.droid_simulator import store
+from tests.support.droid_simulator import snapshots, store
 from tests.support.droid_simulator.turn import Over, Turn, risk
 
 Perform = Callable[[Turn, str], Awaitable[None]]
@@ -91,6 +91,18 @@ async def _recall(turn: Turn, argument: str) -> None:
     await turn.say("\n".join(said) or "nothing", last=True)
 
 
+@command("transcript", "says all that was said before, by both sides")
+async def _transcript(turn: Turn, argument: str) -> None:
+    said = [
+        block.text
+        for message in turn.voice.here.messages[:-1]
+        if message.visibility is None
+        for block in message.content
+        if isinstance(block, Text)
+    ]
+    await turn.say("\n".join(said) or "nothing", last=True)
+
+
 @command("run", "runs a shell command")
 async def _run(turn: Turn, argument: str) -> None:
     level = risk(argument)
@@ -108,6 +120,7 @@ async def _write(turn: Turn, argument: str) -> None:
     path = os.path.join(turn.voice.here.directory, name)
 
     async def act(use: ToolUse) -> tuple[str, bool]:
+        snapshots.note(turn.voice.here.id, turn.id, path)
         await asyncio.to_thread(Path(path).write_text, text)
         return "File created successfully", False
 

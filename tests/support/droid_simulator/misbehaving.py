@@ -16,6 +16,7 @@ SWITCHES = {
     "duplicates": "tells settings, states, messages, tool calls and results twice",
     "double-response": "answers every message twice",
     "premature-idle": "says it is idle before the last message of a turn",
+    "completed-early": "says that a turn is completed before its last message",
     "id-null-errors": "answers what it does not understand without saying to what",
     "strange-keys": "puts fields nobody knows into what it says",
     "hang-at-eof": "does not end with its input while a person is asked",

@@ -15,7 +15,7 @@ from farsteer.faces.droid_rpc import notes, params, wire
 from farsteer.faces.droid_rpc.modes import LEVELS
 from farsteer.faces.droid_rpc.notes import IDLE, Message
 from farsteer.faces.stdio import Reader
-from tests.support.droid_simulator import store
+from tests.support.droid_simulator import snapshots, store
 from tests.support.droid_simulator.commands import perform
 from tests.support.droid_simulator.store import Settings, Stored
 from tests.support.droid_simulator.turn import Turn
@@ -137,6 +137,7 @@ class Simulator:
         if self._profile.copies:
             known["fork_session"] = dict, self._fork
             known["execute_rewind"] = dict, self._rewind
+            known["get_rewind_info"] = dict, self._rewind_info
         if self._profile.closes:
             known["close_session"] = params.Nothing, self._close
             known["list_models"] = params.Nothing, self._models
@@ -200,7 +201,12 @@ class Simulator:
         end = ids.index(given["messageId"])
         if end and ids[end - 1] == f"context-{ids[end]}":
             end -= 1
-        return {"newSessionId": self._copy(messages[:end]), "restoredCount": 0, "deletedCount": 0}
+        done = snapshots.restore(given.get("filesToRestore", []), given.get("filesToDelete", []))
+        return {"newSessionId": self._copy(messages[:end]), **done}
+
+    async def _rewind_info(self, given: dict[str, Any], request: str) -> dict[str, Any]:
+        """Of the session it is in, whichever one is named."""
+        return snapshots.info(self._here().id, str(given.get("messageId")))
 
     def _copy(self, messages: list[Message]) -> str:
         here = self._here()
@@ -209,6 +215,7 @@ class Simulator:
             here.directory,
             msgspec.convert(msgspec.to_builtins(here.settings), Settings),
             [*messages],
+            parent=here.id,
         )
         store.begin(copy)
         return copy.id

@@ -28,6 +28,8 @@ class Stored(msgspec.Struct):
     directory: str
     settings: Settings
     messages: list[Message]
+    parent: str | None = None
+    """The one it is a copy of."""
 
 
 class _Line(msgspec.Struct):
@@ -47,7 +49,12 @@ def _path(session: Stored) -> Path:
 def begin(session: Stored) -> None:
     path = _path(session)
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = {"type": "session_start", "id": session.id, "cwd": session.directory, "version": 2}
+    head: dict[str, Any] = {
+        "type": "session_start", "id": session.id, "title": session.settings.title or "New Session", "version": 2,
+        "cwd": session.directory,
+    }  # fmt: skip
+    if session.parent is not None:
+        head["parent"] = session.parent
     lines = [encode(head), *(_message(message) for message in session.messages)]
     path.write_bytes(b"\n".join(lines) + b"\n")
     save(session)

@@ -43,7 +43,8 @@ class Turn:
         """No command follows the one that is being done."""
         self.silent_end = False
         """Its end was told already."""
-        self._id = ""
+        self.id = ""
+        """Of the message that began it."""
         self._used = voice.here.settings.used
         self._calls = 0
         self._message: str | None = None
@@ -57,7 +58,7 @@ class Turn:
     async def run(self, perform: Callable[[Turn], Awaitable[None]]) -> None:
         voice = self.voice
         await voice.state(STREAMING)
-        self._id = await voice.heard(self.text, self.request, self._name)
+        self.id = await voice.heard(self.text, self.request, self._name)
         try:
             await voice.state(THINKING)
             await voice.called()
@@ -72,7 +73,7 @@ class Turn:
     async def _end(self) -> None:
         if self.silent_end:
             return
-        await self.voice.completed(self.reason, self._id, self._used)
+        await self.voice.completed(self.reason, self.id, self._used)
         await self.voice.state(IDLE)
         await self.voice.usage_after_idle()
 
@@ -102,7 +103,9 @@ class Turn:
             if pace:
                 await asyncio.sleep(pace)
         await voice.complete(message_id, len(blocks))
-        if last and self.final and (voice.profile.idle_early or "premature-idle" in voice.bad):
+        if last and self.final and "completed-early" in voice.bad:
+            await self.end_now()
+        elif last and self.final and (voice.profile.idle_early or "premature-idle" in voice.bad):
             await voice.state(IDLE)
         self._message = None
         await voice.told(voice.message("assistant", *blocks, Text(text=text), id=message_id))

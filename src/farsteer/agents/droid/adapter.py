@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
-from farsteer.agents.droid import binary
+from farsteer.agents.droid import binary, store
 from farsteer.agents.droid.launch import DroidLaunch
-from farsteer.agents.droid.store import has_messages
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import AgentError, ErrorCode, NotCapable
+from farsteer.core.conversation import Conversation
+from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.events import SessionEvent
 from farsteer.core.ids import is_uuid
-from farsteer.core.launch import Start
 
 _PROTOCOL = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
 """Everything else is in the requests: in this mode Droid ignores its other options."""
 
 
 _CUTS_SINCE = (0, 200)
-"""CLIs up to 0.117 answer a rewind with a whole copy, 0.215 cuts."""
+"""CLIs up to 0.117 answer a rewind with a whole copy, 0.215 cuts. Who forks wants to say where, so they cannot fork."""
 
 
 def capabilities_of(version: str | None) -> Capabilities:
@@ -30,26 +31,34 @@ def capabilities_of(version: str | None) -> Capabilities:
     if version is None:
         return able
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    return able if numbers >= _CUTS_SINCE else msgspec.structs.replace(able, rewind=False)
+    if numbers >= _CUTS_SINCE:
+        return able
+    return msgspec.structs.replace(able, rewind=False, fork=False, file_restore=False)
 
 
 class DroidAdapter(Adapter):
     name: ClassVar[str] = "droid"
     title: ClassVar[str] = "Factory Droid"
     capabilities: ClassVar[Capabilities] = Capabilities(
-        resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, approvals=True,
-        questions=True, plans=True, images=True, usage=True,
+        resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, file_restore=True,
+        approvals=True, questions=True, plans=True, images=True, usage=True, import_history=True,
     )  # fmt: skip
     environment_names: ClassVar[tuple[str, ...]] = ("FACTORY_*",)
 
-    def __init__(self, executable: str | None = None) -> None:
+    def __init__(self, executable: str | None = None, version: str | None = None) -> None:
         self._executable = executable
+        if version is not None:
+            self._know(version)
+
+    def _know(self, version: str | None) -> Capabilities:
+        """What this version can do stands above what the kind can."""
+        able = vars(self)["capabilities"] = capabilities_of(version)
+        return able
 
     async def detect(self) -> AgentInfo:
         path = binary.find(self._executable)
         version = await binary.version(path) if path is not None else None
-        # What this version can do stands above what the kind can.
-        able = vars(self)["capabilities"] = capabilities_of(version)
+        able = self._know(version)
         reason = "no droid on PATH" if path is None else f"{path} does not say its version"
         return AgentInfo(
             name=self.name, title=self.title, available=version is not None, version=version,
@@ -58,14 +67,21 @@ class DroidAdapter(Adapter):
         )  # fmt: skip
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        if plan.decision.start is Start.REFUSE:
-            raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
-        if plan.cut_at is not None and not self.capabilities.rewind:
-            raise NotCapable("this version of Droid does not cut a conversation")
+        self.check(plan)
         path = binary.find(self._executable)
         if path is None:
             raise AgentError("no droid on PATH", code=ErrorCode.AGENT_NOT_INSTALLED, install=binary.INSTALL)
-        return await DroidLaunch.start((path, *_PROTOCOL, "--cwd", plan.directory), plan, sink)
+        argv = (path, *_PROTOCOL, "--cwd", plan.directory)
+        return await DroidLaunch.start(argv, plan, sink, restores=self.capabilities.file_restore)
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
-        return is_uuid(native_id) and has_messages(Path.home(), native_id)
+        return is_uuid(native_id) and store.has_messages(Path.home(), native_id)
+
+    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+        return await asyncio.to_thread(store.conversations, Path.home(), directory, limit)
+
+    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+        return await asyncio.to_thread(store.history, Path.home(), native_id)
+
+    async def discard(self, native_id: str, state_dir: str) -> None:
+        await asyncio.to_thread(store.discard, Path.home(), native_id)

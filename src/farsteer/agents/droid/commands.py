@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from farsteer.agents.droid.history import events
+from farsteer.agents.droid.notes import Message
 from farsteer.agents.droid.opening import Session
 from farsteer.agents.droid.rpc import Rpc, T, read
 from farsteer.core.events import SessionEvent
@@ -108,8 +110,12 @@ class Commands:
 
     async def history(self) -> list[SessionEvent]:
         """What was said so far, as a person may see it."""
+        return list(events(await self.messages()))
+
+    async def messages(self) -> list[Message]:
+        """What was said so far, as Droid keeps it."""
         session = await self._read("load_session", Session, {"sessionId": self._host.native_id})
-        return list(events(session.session.messages))
+        return session.session.messages
 
     async def rename(self, title: str) -> None:
         await self._ask("rename_session", {"title": title})
@@ -133,13 +139,19 @@ class Commands:
         """Go on in a copy that ends before `message_id`; the conversation as it was stays under its old id."""
         self._host.check_idle()
         info = await self.rewind_info(message_id) if restore_files else RewindInfo()
-        params = {
-            "sessionId": self._host.native_id, "messageId": message_id, "forkTitle": title,
-            "filesToRestore": info.available_files, "filesToDelete": info.created_files,
-        }  # fmt: skip
-        rewound = await self._read("execute_rewind", Rewound, params)
+        rewound = await self.restore(message_id, info.available_files, info.created_files, title=title)
         await self._host.move(rewound.new_session_id)
         return rewound
+
+    async def restore(
+        self, message_id: str, changed: Sequence[RewindFile], created: Sequence[RewindFile], *, title: str = "Rewound"
+    ) -> Rewound:  # fmt: skip
+        """Bring files back and delete others, which makes a copy of the conversation; this launch stays where it is."""
+        params = {
+            "sessionId": self._host.native_id, "messageId": message_id, "forkTitle": title,
+            "filesToRestore": changed, "filesToDelete": created,
+        }  # fmt: skip
+        return await self._read("execute_rewind", Rewound, params)
 
     async def compact(self, instructions: str | None = None) -> Compaction:
         """Replace the past by a summary and go on there. The summary lives under a new id, which must be loaded."""

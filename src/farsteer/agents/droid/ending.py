@@ -1,9 +1,10 @@
 """When a turn is over.
 
 Newer CLIs say so: `agent_turn_completed` with the id of the message that began the turn. `idle` means nothing there;
-it also comes while the process drains. Older CLIs say only `idle`, and some say it before the last message. So with
-them the turn ends when Droid is idle and nothing it owes is missing. Time decides only where Droid is idle and silent
-and something is still owed; there is no limit on a turn that works.
+it also comes while the process drains. A message that was streamed may still come whole after it. Older CLIs say only
+`idle`, and some say it before the last message. So with them the turn ends when Droid is idle and nothing it owes is
+missing. Time decides only where Droid is done and silent and something is still owed; there is no limit on a turn that
+works.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ HANDOFF = "spec_handoff"
 COMPLETES_SINCE = (1, 206)
 """The first version of the protocol that is known to say `agent_turn_completed`."""
 MESSAGE_PATIENCE = 1.0
-"""How long an idle older CLI may owe the message whose text it has streamed."""
+"""How long a CLI that says it is done may owe the message whose text it has streamed."""
 SILENCE_PATIENCE = 30.0
 """How long Droid may be idle and silent with a turn open: it drains no longer than that before it exits."""
 
@@ -127,21 +128,24 @@ class Ending:
         elif self.message_id is None:
             self._early = turn_id, reason
 
-    def verdict(self, *, working: bool, asking: bool) -> Verdict | None:
-        """`working`: a tool has no result yet. `asking`: a person is asked."""
+    def verdict(self, *, working: bool, asking: bool, streaming: bool) -> Verdict | None:
+        """`working`: a tool has no result yet. `asking`: a person is asked. `streaming`: a message is not yet whole."""
         if not self._open:
             return None
-        if self._verdict is not None:
-            return self._verdict
-        if not self._idle or asking or self._closing:
+        if self._verdict is None and (not self._idle or asking or self._closing):
             return None
-        if self.patience(working=working, asking=asking) is not None:
+        if self.patience(working=working, asking=asking, streaming=streaming) is not None:
             return None
         return self.overdue()
 
-    def patience(self, *, working: bool, asking: bool) -> float | None:
-        """How long to wait for more before `overdue` counts, while Droid is idle. None: do not wait by the clock."""
-        if not self._open or not self._idle or asking or self._closing or self._verdict is not None:
+    def patience(self, *, working: bool, asking: bool, streaming: bool) -> float | None:
+        """How long to wait for more before `overdue` counts, when Droid seems done. None: do not wait by the clock."""
+        if not self._open or self._closing:
+            return None
+        if self._verdict is not None:
+            owed = streaming and self._verdict.reason is TurnEndReason.END_TURN
+            return MESSAGE_PATIENCE if owed else None
+        if not self._idle or asking:
             return None
         if self._completes or working:
             return SILENCE_PATIENCE
@@ -151,6 +155,8 @@ class Ending:
 
     def overdue(self) -> Verdict:
         """Droid is idle and will say no more."""
+        if self._verdict is not None:
+            return self._verdict
         if self._interrupted:
             return Verdict(TurnEndReason.CANCELLED)
         if self._error is not None:

@@ -77,14 +77,18 @@ class Hearing:
 
     def judge(self) -> None:
         """End the turn if it is over."""
-        verdict = self.ending.verdict(working=self.translator.tools.working, asking=self.asking.waiting)
+        verdict = self.ending.verdict(
+            working=self.translator.tools.working, asking=self.asking.waiting, streaming=self.translator.streaming
+        )  # fmt: skip
         if verdict is not None:
             self.end(verdict)
 
     @property
     def patience(self) -> float | None:
         """How long Droid may be silent before the turn is taken for over; None: as long as it likes."""
-        return self.ending.patience(working=self.translator.tools.working, asking=self.asking.waiting)
+        return self.ending.patience(
+            working=self.translator.tools.working, asking=self.asking.waiting, streaming=self.translator.streaming
+        )  # fmt: skip
 
     def _take(self, heard: wire.Request | wire.Response | wire.Unknown | wire.Garbage) -> None:
         match heard:

@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Sink
-from farsteer.agents.droid import approvals, wire
+from farsteer.agents.droid import approvals, restoring, wire
 from farsteer.agents.droid.binary import QUIET
 from farsteer.agents.droid.commands import Commands
 from farsteer.agents.droid.ending import Verdict
@@ -24,7 +25,7 @@ from farsteer.agents.droid.settings import Dial
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
-from farsteer.core.events import TurnEndReason
+from farsteer.core.events import FilesRestored, TurnEndReason
 from farsteer.core.launch import Start
 from farsteer.core.lines import Line
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -35,13 +36,16 @@ _CONFIRM_TIMEOUT = 30.0
 _SETTINGS_TIMEOUT = 15.0
 _CLOSE_PATIENCE = 5.0
 _WRITE_TIMEOUT = 10.0
+_TELLING = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
+"""What a failed start is told by; anything else is only that it failed."""
 
 _log = logging.getLogger(__name__)
 
 
 class DroidLaunch(Launch):
-    def __init__(self, plan: LaunchPlan, sink: Sink) -> None:
+    def __init__(self, plan: LaunchPlan, sink: Sink, *, restores: bool = True) -> None:
         self._plan = plan
+        self._restores = restores
         self._sink = sink
         self._dial = Dial(plan.permission_mode, plan.model, plan.effort)
         self._rpc = Rpc(self._write)
@@ -59,9 +63,11 @@ class DroidLaunch(Launch):
         """Droid has gone, or has said that it cannot be told to."""
 
     @classmethod
-    async def start(cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink) -> DroidLaunch:
-        """Raises AgentError, and then no process is left."""
-        launch = cls(plan, sink)
+    async def start(
+        cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink, *, restores: bool = True
+    ) -> DroidLaunch:
+        """`restores`: this version brings files back. Raises AgentError, and then no process is left."""
+        launch = cls(plan, sink, restores=restores)
         try:
             await launch._begin(argv)
         except BaseException:
@@ -95,7 +101,7 @@ class DroidLaunch(Launch):
             await self._failed(error.message)
             raise
         except FarsteerError as error:
-            raise await self._failed(error.message, **error.details) from None
+            raise await self._failed(error.message, error.code, **error.details) from None
         finally:
             if not self._ready:
                 self._process.kill("it did not start")
@@ -119,11 +125,12 @@ class DroidLaunch(Launch):
                 )
                 self._hearing.asking.take(request)
 
-    async def _failed(self, why: str, **details: Any) -> AgentError:
+    async def _failed(self, why: str, told: ErrorCode | None = None, **details: Any) -> AgentError:
         self._process.kill("it did not start")
         await self._process.wait()
         stderr = self._process.stderr or None
-        return AgentError(why, code=ErrorCode.AGENT_START_FAILED, **{**details, "stderr": stderr})
+        code = told if told in _TELLING else ErrorCode.AGENT_START_FAILED
+        return AgentError(why, code=code, **{**details, "stderr": stderr})
 
     # -- the contract
 
@@ -157,6 +164,13 @@ class DroidLaunch(Launch):
         if self._hearing.turns.current is not None:
             self._hearing.ending.interrupted()
             await self._rpc.post("interrupt_session", {})
+
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        if not self._restores:
+            raise NotCapable("this version of Droid does not bring files back")
+        self.check_idle()
+        assert self.native_id is not None
+        return await restoring.restore(self.commands, Path.home(), self.native_id, message_id, after)
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         await self._set(self._dial.want(mode=mode))

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.base import LaunchPlan
-from farsteer.agents.droid.history import MODEL_ONLY
+from farsteer.agents.droid.history import first_prompt, in_order
 from farsteer.agents.droid.notes import Message, Settings, Tokens
 from farsteer.agents.droid.rpc import Rpc, read
 from farsteer.agents.droid.settings import Dial
@@ -83,25 +83,21 @@ class Opening:
                 answer = await self._call("load_session", params)
         except NotFound:
             message = f"Droid has no conversation {native_id}"
-            raise AgentError(message, code=ErrorCode.AGENT_START_FAILED) from None
+            raise AgentError(message, code=ErrorCode.CONVERSATION_MISSING) from None
         return msgspec.structs.replace(_session(answer), session_id=native_id)
 
     async def cut(self, session: Session, anchor: str) -> Session | None:
         """The conversation up to and including `anchor`, under a new id. None: nothing comes after it."""
-        messages = session.session.messages
-        places = [index for index, message in enumerate(messages) if message.id == anchor]
-        if not places:
-            raise AgentError(f"this conversation has no message {anchor}", code=ErrorCode.AGENT_START_FAILED)
-        later = [m.id for m in messages[places[0] + 1 :] if m.role == "user" and m.visibility != MODEL_ONLY]
-        if not later:
+        later = first_prompt(in_order(session.session.messages), anchor)
+        if later is None:
             return None
         params: dict[str, Any] = {
-            "sessionId": session.session_id, "messageId": later[0], "filesToRestore": [], "filesToDelete": [],
+            "sessionId": session.session_id, "messageId": later.id, "filesToRestore": [], "filesToDelete": [],
             "forkTitle": session.session.title or "Rewound",
         }  # fmt: skip
         moved = _moved(await self._call("execute_rewind", params, optional=True))
         rest = await self.load(moved)
-        if any(message.id == later[0] for message in rest.session.messages):
+        if any(message.id == later.id for message in rest.session.messages):
             raise NotCapable("this version of Droid does not cut a conversation")
         return rest
 

@@ -17,6 +17,9 @@ _PDF = "application/pdf"
 def message_params(prompt: Prompt) -> dict[str, Any]:
     """Raises BadRequest for an attachment that Droid cannot take."""
     params: dict[str, Any] = {"text": prompt.text}
+    if prompt.message_id:
+        # Newer CLIs call the message so, and older ones by a name of their own.
+        params["messageId"] = prompt.message_id
     images = [_image(one) for one in prompt.attachments if one.mime_type in _IMAGES]
     files = [_file(one) for one in prompt.attachments if one.mime_type not in _IMAGES]
     if images:

@@ -67,6 +67,11 @@ class Translator:
         self.tools.begin()
         self._ending.begin()
 
+    @property
+    def streaming(self) -> bool:
+        """Of some message only fragments are known."""
+        return bool(self._streams)
+
     def may_move(self) -> None:
         """The process may go on in another session from here."""
         self._may_move = True
