@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from farsteer.core.api import MAX_BODY
 from farsteer.core.errors import BadRequest, Unavailable
+from farsteer.faces.acp.websocket import AcpEndpoint
 from farsteer.faces.guard import Guard, Hosts
 from farsteer.faces.link import LinkEndpoint
 from farsteer.faces.realtime.http import HttpConnection
@@ -46,6 +47,7 @@ def build_app(hub: Hub, realtime: Realtime, config: ServerConfig) -> ASGIApp:
     router = Router(
         [
             WebSocketRoute("/link", LinkEndpoint(hub)),
+            WebSocketRoute("/acp", AcpEndpoint(hub)),
             Mount("/socket.io", realtime.socketio),
             *routes(hub, realtime.sse),
         ],

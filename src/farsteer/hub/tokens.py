@@ -119,6 +119,15 @@ class Tokens:
         caller.require(Scope.RUNNER)
         return caller
 
+    def identify(self, token: str, client: str = "") -> Caller:
+        """Who shows a token where there was no exchange: an access token, or a JWT that one was exchanged for."""
+        try:
+            return self._caller(token, client)
+        except Unauthorized:
+            if token.count(".") != 2:
+                raise
+            return self.verify(token)
+
     async def link_namespace(self, access_token: str, client: str = "") -> str:
         return (await self.link_caller(access_token, client)).namespace
 
