@@ -59,7 +59,7 @@ class Forks:
 
 def _spec(source: SessionRow, request: ForkSession, upto: int) -> SessionSpec:
     state, spec = source.state, source.spec
-    title = request.title or f"Fork of {state.title or state.directory}"
+    title = (request.title or "").strip() or f"Fork of {state.title or state.directory}"
     return SessionSpec(
         id=new_id(),
         machine_id=source.machine_id,

@@ -133,7 +133,10 @@ async def test_a_fork_goes_its_own_way(stack: Stack, owner: Account) -> None:
         "user: say one", "agent: one", "user: say two", "agent: two", "user: say four", "agent: four",
     ]  # fmt: skip
 
-    kept = await owner.messages(fork, limit=200)
+    await stack.stop_runner()
+    await stack.start_runner()
+    kept = await owner.turn(fork, "say five")
+    assert [entry["seq"] for entry in kept] == list(range(1, len(kept) + 1))
     await owner.delete(f"/api/sessions/{source}")
     assert await owner.messages(fork, limit=200) == kept
     back = await owner.post_json(f"/api/sessions/{fork}/rewind", {"seq": message(kept, "say one")})
