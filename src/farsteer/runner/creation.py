@@ -83,7 +83,7 @@ class Creation:
         self._step = "history"
         adopted = self._runner.session_of(agent, native_id)
         if adopted is not None:
-            raise Conflict("this conversation is a session already", session=adopted)
+            raise Conflict(f"this conversation is session {adopted} already", session=adopted)
         name = (agent, native_id)
         if name in self._runner.adopting:
             raise Conflict("this conversation is being made a session")
