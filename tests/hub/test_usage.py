@@ -150,6 +150,8 @@ async def test_days_are_those_of_utc_and_both_ends_are_included(
     assert await total(date(2026, 3, 2), None) == 14
     assert await total(None, date(2026, 3, 2)) == 7
     assert await total(date(2026, 4, 1), None) == 0
+    began = {group.key: group.turns for group in (await hub.usage.report(ME)).groups}
+    assert began == {"2026-03-03": 0, "2026-03-02": 0, "2026-03-01": 1}, "a turn over midnight is one turn"
 
 
 async def test_a_machine_whose_clock_is_wrong_spends_nothing_tomorrow(

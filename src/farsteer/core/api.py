@@ -363,7 +363,7 @@ UsageGrouping = Literal["day", "model", "session", "agent", "machine", "turn"]
 
 class UsageTotal(Response):
     turns: int
-    """Turns that used something."""
+    """Turns that used something, each on the day it began."""
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int

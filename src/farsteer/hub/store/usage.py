@@ -8,7 +8,7 @@ before it was this session is not counted: it was counted, or not, where it was 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from farsteer.core.api import UsageGroup, UsageGrouping, UsageResponse, UsageTotal
@@ -26,7 +26,8 @@ _MOST_DOLLARS = 1e6
 """In one update. More is an agent's mistake, and must neither stop its log nor make every sum useless."""
 _NAME_CHARS = 200
 
-# `n` orders turns by when they first spent something. Several rows with no session do not collide: NULL is no value.
+# Several rows with no session do not collide: NULL is no value. `n` orders turns by when they first spent something;
+# `turns` is 1 in the first row of a turn and `model_turns` in its first of a model, so that counting them is adding.
 TABLE = """
     CREATE TABLE usage (
         n INTEGER PRIMARY KEY,
@@ -37,6 +38,8 @@ TABLE = """
         day TEXT NOT NULL,
         agent TEXT NOT NULL,
         machine_id TEXT NOT NULL,
+        turns INTEGER NOT NULL,
+        model_turns INTEGER NOT NULL,
         input_tokens INTEGER NOT NULL,
         output_tokens INTEGER NOT NULL,
         cache_read_tokens INTEGER NOT NULL,
@@ -47,18 +50,27 @@ TABLE = """
     CREATE INDEX usage_by_day ON usage (namespace, day);
 """
 
-_ADD = (
-    "INSERT INTO usage (namespace, session_id, machine_id, turn_id, model, day, agent, input_tokens, output_tokens,"
-    " cache_read_tokens, cache_write_tokens, cost_usd) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (session_id, turn_id, model, day) DO UPDATE SET"
-    " input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens,"
-    " cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,"
-    " cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens, cost_usd = cost_usd + excluded.cost_usd"
-)
+_ADD = """
+    INSERT INTO usage (
+        namespace, session_id, machine_id, turn_id, model, day, agent, turns, model_turns,
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
+    ) VALUES (
+        :namespace, :session, :machine, :turn, :model, :day, :agent,
+        :turn != '' AND NOT EXISTS (SELECT 1 FROM usage WHERE session_id = :session AND turn_id = :turn),
+        :turn != '' AND NOT EXISTS (
+            SELECT 1 FROM usage WHERE session_id = :session AND turn_id = :turn AND model = :model
+        ),
+        :input, :output, :read, :written, :cost
+    ) ON CONFLICT (session_id, turn_id, model, day) DO UPDATE SET
+        input_tokens = input_tokens + excluded.input_tokens,
+        output_tokens = output_tokens + excluded.output_tokens,
+        cache_read_tokens = cache_read_tokens + excluded.cache_read_tokens,
+        cache_write_tokens = cache_write_tokens + excluded.cache_write_tokens,
+        cost_usd = cost_usd + excluded.cost_usd
+"""
 
 _SUMS = (
-    "count(DISTINCT nullif(turn_id, '')), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),"
-    " coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), coalesce(sum(cost_usd), 0.0)"
+    "sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(cost_usd)"
 )
 _KEYS = {
     "day": "day",
@@ -112,21 +124,30 @@ def _add(
     used = entry.content
     if not isinstance(used, UsageUpdate):
         return
-    tokens = [
-        min(max(count, 0), _MOST_TOKENS)
-        for count in (used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens)
-    ]
+    tokens = {
+        name: min(max(count, 0), _MOST_TOKENS)
+        for name, count in (
+            ("input", used.input_tokens),
+            ("output", used.output_tokens),
+            ("read", used.cache_read_tokens),
+            ("written", used.cache_write_tokens),
+        )
+    }
     cost = used.cost_usd or 0.0
     if not 0 <= cost <= _MOST_DOLLARS:
         cost = 0.0
-    if not any(tokens) and not cost:
+    if not any(tokens.values()) and not cost:
         return  # it says how full the context is, and no more
     # A machine's clock may be wrong, but nothing is spent tomorrow.
     at = min(max(entry.created_at, 0), now)
     day = datetime.fromtimestamp(at / 1000, UTC).date().isoformat()
-    turn, model = used.turn_id or "", used.model or state.model or ""
-    what = (turn[:_NAME_CHARS], model[:_NAME_CHARS], day, state.agent)
-    db.execute(_ADD, (*whose, *what, *tokens, cost))
+    model = used.model or state.model or ""
+    namespace, session_id, machine_id = whose
+    row = {
+        "namespace": namespace, "session": session_id, "machine": machine_id, "agent": state.agent, "day": day,
+        "turn": (used.turn_id or "")[:_NAME_CHARS], "model": model[:_NAME_CHARS], "cost": cost, **tokens,
+    }  # fmt: skip
+    db.execute(_ADD, row)
 
 
 def report(
@@ -136,7 +157,8 @@ def report(
     conditions, values = ["namespace = ?"], [namespace]
     if where.session_id is not None:
         find(db, namespace, where.session_id, "id")
-        conditions.append("session_id = ?")
+        # The unary plus keeps SQLite from walking over everybody's days.
+        conditions = ["+namespace = ?", "session_id = ?"]
         values.append(where.session_id)
     if where.first_day is not None:
         conditions.append("day >= ?")
@@ -145,17 +167,22 @@ def report(
         conditions.append("day <= ?")
         values.append(where.last_day)
     chosen = f"FROM usage WHERE {' AND '.join(conditions)}"
+    turns = "model_turns" if group_by == "model" else "turns"
     rows = db.execute(
-        f"SELECT {_KEYS[group_by]} AS key, {_SUMS} {chosen} GROUP BY 1"
+        f"SELECT {_KEYS[group_by]} AS key, sum({turns}), sum(turns), {_SUMS} {chosen} GROUP BY 1"
         f" ORDER BY {_NEWEST.get(group_by, _DEAREST)} LIMIT ?",
         (*values, limit + 1),
     ).fetchall()
-    groups = [UsageGroup(key, *_rounded(sums)) for key, *sums in rows[:limit]]
-    whole = db.execute(f"SELECT {_SUMS} {chosen}", values).fetchone()
-    return UsageResponse(groups, UsageTotal(*_rounded(whole)), truncated=len(rows) > limit)
+    truncated = len(rows) > limit
+    if truncated:
+        whole = db.execute(f"SELECT sum(turns), {_SUMS} {chosen}", values).fetchone()
+    else:
+        whole = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)] or [0] * 6
+    groups = [UsageGroup(key, *_rounded([shown, *sums])) for key, shown, _, *sums in rows[:limit]]
+    return UsageResponse(groups, UsageTotal(*_rounded(whole)), truncated)
 
 
-def _rounded(sums: list[float]) -> tuple[int, int, int, int, int, float]:
+def _rounded(sums: Sequence[float]) -> tuple[int, int, int, int, int, float]:
     """A sum of fractions of a cent has no use for its last binary digits."""
     turns, *tokens, cost = sums
     return (int(turns), *map(int, tokens), round(cost, 9))  # pyright: ignore[reportReturnType]
