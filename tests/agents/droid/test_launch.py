@@ -243,13 +243,14 @@ async def test_images_files_and_text_go_with_the_message(stage: Stage) -> None:
         attached("a.png", "image/png", b"png"), attached("b.pdf", "application/pdf", b"pdf"),
         attached("c.md", "text/markdown", b"# Title"),
     )  # fmt: skip
-    prompt = Prompt(turn_id="turn-1", text="look", attachments=attachments)
+    prompt = Prompt(turn_id="turn-1", text="look", attachments=attachments, message_id="item-1")
     sending = asyncio.create_task(stage.launch.send(prompt))
     request = await stage.peer.request("add_user_message")
     await stage.peer.answer(request)
     await sending
     assert request["params"] == {
         "text": "look",
+        "messageId": "item-1",
         "images": [{"type": "base64", "data": "cG5n", "mediaType": "image/png"}],
         "files": [
             {"type": "base64", "mediaType": "application/pdf", "data": "cGRm", "name": "b.pdf"},

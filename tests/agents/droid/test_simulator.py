@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.base import Fragment, Registered, TurnEnded
+from farsteer.agents.base import Fragment, Registered, Said, TurnEnded
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.approvals import Answer, Outcome, check_answer
@@ -176,6 +176,43 @@ async def test_tokens_are_counted_once(stage: Setting, profile: str) -> None:
             await scene.turn("say hello")
         await scene.until(lambda: sum(event.input_tokens for event in scene.events(UsageUpdate)) == 300)
         assert sum(event.output_tokens for event in scene.events(UsageUpdate)) == 21
+
+
+@pytest.mark.parametrize("profile", VERSIONS)
+async def test_tokens_that_are_counted_after_the_end_of_a_turn_are_not_lost_with_the_process(
+    stage: Setting, profile: str
+) -> None:
+    async with stage(profile) as set_:
+        scene = await set_.launch()
+        await scene.turn("say hello")
+        before = sum(event.input_tokens for event in scene.events(UsageUpdate))
+        # Older versions would have counted a moment later.
+        again = await set_.again(scene)
+        assert before + sum(event.input_tokens for event in again.events(UsageUpdate)) == 100
+        again = await set_.again(again)
+        await again.turn("say hello")
+        third = await set_.again(again)
+        told = (*again.events(UsageUpdate), *third.events(UsageUpdate))
+        assert before + sum(event.input_tokens for event in told) == 200, "nothing is told twice"
+
+
+@pytest.mark.parametrize("profile", VERSIONS)
+async def test_a_turn_that_is_said_to_be_complete_waits_for_its_last_message(
+    stage: Setting, profile: str
+) -> None:
+    async with stage(profile, "--misbehave", "completed-early") as set_:
+        scene = await set_.launch()
+        for word in ("first", "second"):
+            turn_id = await scene.begin(f"say the {word} answer")
+            assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
+        said = [output.event for output in scene.of(Said) if isinstance(output.event, AgentMessage)]
+        assert [(one.text, one.partial) for one in said] == [
+            ("the first answer", False),
+            ("the second answer", False),
+        ]
+        messages = [scene.outputs.index(Said(event)) for event in said]
+        ends = [index for index, output in enumerate(scene.outputs) if isinstance(output, TurnEnded)]
+        assert messages[0] < ends[0] < messages[1] < ends[1]
 
 
 async def test_what_nobody_knows_is_kept(stage: Setting) -> None:

@@ -13,6 +13,7 @@ from farsteer.agents.droid import notes, wire
 from farsteer.agents.droid.hearing import Hearing
 from farsteer.agents.droid.rpc import Rpc
 from farsteer.agents.droid.settings import Dial
+from farsteer.agents.droid.usage import Ledger, Meter
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import AgentMessage, Notice, Other, TitleUpdate
 from farsteer.core.lines import Oversized
@@ -182,7 +183,7 @@ def test_no_line_is_fatal(lines: list[bytes]) -> None:
         raise AssertionError("nothing waits for it")
 
     written: list[bytes] = []
-    hearing = Hearing(Rpc(write), Dial(PermissionMode.DEFAULT), written.append)
+    hearing = Hearing(Rpc(write), Dial(PermissionMode.DEFAULT), Meter(Ledger("")), written.append)
     hearing.translator.session_id = SESSION
     hearing.begin("turn-1", "1")
     hearing.hear(lines)

@@ -11,6 +11,7 @@ import msgspec
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
 from farsteer.agents.droid import binary, store
 from farsteer.agents.droid.launch import DroidLaunch
+from farsteer.agents.droid.usage import Ledger
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode
@@ -85,3 +86,4 @@ class DroidAdapter(Adapter):
 
     async def discard(self, native_id: str, state_dir: str) -> None:
         await asyncio.to_thread(store.discard, Path.home(), native_id)
+        Ledger(state_dir).forget(native_id)

@@ -11,6 +11,7 @@ from farsteer.agents.droid.notes import PermissionResolved, TextDelta, ThinkingD
 from farsteer.agents.droid.rpc import Rpc, Stray
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.translator import Translator
+from farsteer.agents.droid.usage import Meter
 from farsteer.agents.turns import Turns
 from farsteer.core.errors import ErrorCode
 from farsteer.core.lines import Line, Oversized
@@ -23,10 +24,10 @@ _STREAMED = frozenset((TextDelta, ThinkingDelta))
 
 
 class Hearing:
-    def __init__(self, rpc: Rpc, dial: Dial, reply: Callable[[bytes], None]) -> None:
+    def __init__(self, rpc: Rpc, dial: Dial, meter: Meter, reply: Callable[[bytes], None]) -> None:
         self.turns = Turns()
         self.ending = Ending()
-        self.translator = Translator(self.turns, self.ending, dial)
+        self.translator = Translator(self.turns, self.ending, dial, meter)
         self.asking = Asking(self.turns, self.translator.tools, dial, reply)
         self._rpc = rpc
         self._request_id: str | None = None

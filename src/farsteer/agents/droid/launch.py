@@ -22,6 +22,7 @@ from farsteer.agents.droid.opening import Opening, Session
 from farsteer.agents.droid.prompt import message_params
 from farsteer.agents.droid.rpc import Rpc
 from farsteer.agents.droid.settings import Dial
+from farsteer.agents.droid.usage import Ledger, Meter
 from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
@@ -49,7 +50,7 @@ class DroidLaunch(Launch):
         self._sink = sink
         self._dial = Dial(plan.permission_mode, plan.model, plan.effort)
         self._rpc = Rpc(self._write)
-        self._hearing = Hearing(self._rpc, self._dial, self._reply)
+        self._hearing = Hearing(self._rpc, self._dial, Meter(Ledger(plan.state_dir)), self._reply)
         self._opening = Opening(self._rpc, self._dial, plan.directory, plan.startup_timeout)
         self.commands = Commands(self._rpc, self)
         self._outgoing = asyncio.Lock()
@@ -110,9 +111,8 @@ class DroidLaunch(Launch):
     def _opened(self, session: Session) -> None:
         """The conversation is there: from now on it can be resumed, even if nothing was said yet."""
         assert session.session_id is not None
-        translator, turns = self._hearing.translator, self._hearing.turns
-        translator.move(session.session_id)
-        translator.meter.begin(session.session_id, session.used)
+        turns = self._hearing.turns
+        self._hearing.translator.opened(session.session_id, session.used)
         for event in self._dial.confirm():
             turns.say(event)
         for method, pending in (
@@ -221,8 +221,7 @@ class DroidLaunch(Launch):
     async def move(self, native_id: str) -> None:
         session = await self._opening.load(native_id)
         self._opening.read(session)
-        self._hearing.translator.move(native_id)
-        self._hearing.translator.meter.begin(native_id, session.used)
+        self._hearing.translator.opened(native_id, session.used)
         news = self._dial.news()
         if news is not None:
             self._hearing.turns.say(news)

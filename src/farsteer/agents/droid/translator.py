@@ -29,12 +29,12 @@ _FLEETING = (
 
 
 class Translator:
-    def __init__(self, turns: Turns, ending: Ending, dial: Dial) -> None:
+    def __init__(self, turns: Turns, ending: Ending, dial: Dial, meter: Meter) -> None:
         self._turns = turns
         self._ending = ending
         self._dial = dial
         self.tools = Toolbox(turns)
-        self.meter = Meter()
+        self._meter = meter
         self._mcp = notices.McpBoard()
         self.session_id: str | None = None
         self._former: set[str] = set()
@@ -65,6 +65,7 @@ class Translator:
         self._moved = self._may_move = False
         self._streams.clear()
         self.tools.begin()
+        self._meter.turn(self.session_id)
         self._ending.begin()
 
     @property
@@ -102,6 +103,13 @@ class Translator:
             self._former.add(self.session_id)
         self.session_id = session
         self._turns.put(Registered(native_id=session))
+
+    def opened(self, session: str, used: notes.Tokens | None) -> None:
+        """Our conversation, of which this is known."""
+        self.move(session)
+        unheard = self._meter.begin(session, used)
+        if unheard is not None:
+            self._turns.say(unheard)
 
     def _follow(self, session: str) -> bool:
         if not self._may_move or session in self._children:
@@ -234,7 +242,7 @@ class Translator:
             self._used(session, note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
 
     def _used(self, session: str | None, total: notes.Tokens, last_call: notes.Tokens | None = None) -> None:
-        update = self.meter.read(session, total, last_call)
+        update = self._meter.read(session, total, last_call)
         if update is not None:
             self._turns.say(update)
 
