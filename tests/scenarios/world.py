@@ -31,6 +31,7 @@ from tests.support.eventually import eventually
 
 LIMITS = Limits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, warm_delay=0.05)
 """Short enough for tests; those that no test should meet are long."""
+CLOSE_SECONDS = 30.0
 _ordinary = registry.adapter
 
 
@@ -141,9 +142,10 @@ class World:
     async def close(self) -> None:
         for agent in self.agents.values():
             agent.gate.set()
-        if self._running is not None:
-            await self.stop_runner()
-        await self.stop_hub()
+        async with asyncio.timeout(CLOSE_SECONDS):
+            if self._running is not None:
+                await self.stop_runner()
+            await self.stop_hub()
 
     # -- sessions
 

@@ -50,6 +50,7 @@ class Life:
 
     def begin(self) -> None:
         self._task = asyncio.create_task(self._start(), name=f"start {self.plan.session_id}")
+        self._task.add_done_callback(self._begun)
 
     def started(self, launch: Launch) -> None:
         self.launch = launch
@@ -82,6 +83,11 @@ class Life:
             _log.exception("session %s: the adapter failed to start", plan.session_id)
             error = AgentError(f"the agent did not start: {failure}", code=ErrorCode.AGENT_START_FAILED)
         self._mailbox.post(Started(plan.generation, launch, error))
+
+    def _begun(self, task: asyncio.Task[None]) -> None:
+        """A task that is called off before its first step has said nothing, and somebody waits to hear of it."""
+        if task.cancelled():
+            self._mailbox.post(Started(self.generation, None, AgentError("the start was called off")))
 
     def _stop(self, launch: Launch) -> None:
         self._task = asyncio.create_task(self._end(launch), name=f"stop {self.plan.session_id}")

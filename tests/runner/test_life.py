@@ -1,0 +1,44 @@
+"""One life of an agent always reports its end to the mailbox, whatever the adapter does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from farsteer.agents.base import LaunchPlan
+from farsteer.core.launch import LaunchDecision, Start
+from farsteer.runner.context import Limits
+from farsteer.runner.life import Life
+from farsteer.runner.mailbox import Mailbox, Started, Stopped
+from tests.runner.conftest import SESSION
+from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
+
+
+def plan(directory: Path) -> LaunchPlan:
+    decision = LaunchDecision(start=Start.CREATE, native_id=SESSION)
+    return LaunchPlan(session_id=SESSION, directory=str(directory), generation=1, decision=decision)
+
+
+async def test_a_start_that_is_called_off_before_its_first_step_is_reported(tmp_path: Path) -> None:
+    adapter, mailbox = ScriptedAdapter(), Mailbox()
+    life = Life(adapter, plan(tmp_path), mailbox, Limits())
+    life.begin()
+    life.end("the session was deleted")
+    async with asyncio.timeout(5):
+        mail = await mailbox.take()
+    assert isinstance(mail, Started)
+    assert mail.launch is None
+    assert adapter.plans == []
+
+
+async def test_an_agent_that_never_stops_is_waited_for_in_bounded_time(tmp_path: Path) -> None:
+    class Endless(ScriptedLaunch):
+        async def stop(self, grace: float = 3.0) -> None:
+            await asyncio.Event().wait()
+
+    mailbox = Mailbox()
+    life = Life(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
+    life.started(Endless(life.plan, mailbox.sink(1)))
+    life.end("stopped")
+    async with asyncio.timeout(5):
+        assert isinstance(await mailbox.take(), Stopped)
