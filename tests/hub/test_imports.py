@@ -1,6 +1,7 @@
 """Conversations of a machine's agents: listed by the machine, and adopted under their own names."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -158,6 +159,11 @@ async def test_an_adopted_history_is_there_when_the_session_is(hub: Hub, runner:
     assert creation.status == 200
     view = await hub.sessions.get(ME, session_id)
     assert (view.seq, view.last_message) == (500, "text 499")
-    assert len(audience.of("message-received")) == 500
-    assert audience.heard[0].type == "session-added"
+    page = json.loads(await hub.sessions.messages(ME, session_id, after_seq=0, limit=200))
+    assert [entry["content"]["text"] for entry in page["messages"]] == [f"text {n}" for n in range(200)]
+    await runner.say(session_id, ev.AgentMessage(message_id="new", text="new"))
+    page = json.loads(await hub.sessions.messages(ME, session_id, limit=2))
+    assert [entry["content"]["text"] for entry in page["messages"]] == ["text 499", "new"]
+    assert [event.type for event in audience.heard[:2]] == ["session-added", "message-received"]
+    assert len(audience.of("message-received")) == 1, "what is old is no news"
     audience.stop()

@@ -159,17 +159,23 @@ def finish(
     ).fetchone()
     if row is None:
         raise NotFound("the session is gone")
-    namespace, seq, spec, stored = row
-    write_state(tx, session_id, seq, _newest(decode(spec, SessionSpec), stored, state))
+    namespace, seq, asked, stored = row
+    spec = decode(asked, SessionSpec)
+    write_state(tx, session_id, seq, _newest(spec, stored, state))
     tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (LIVE, session_id))
     if item is not None:
         item_table.insert(tx, session_id, item)
     view = session_view(read(tx.db, namespace, session_id))
     tx.tell(namespace, "session-added", session_id, encode(view))
-    held = tx.db.execute(
-        "SELECT seq, body FROM held WHERE session_id = ? ORDER BY seq", (session_id,)
-    ).fetchall()
-    tx.tell_messages(namespace, session_id, held)
+    if spec.native_id is None:
+        held = tx.db.execute(
+            "SELECT seq, body FROM held WHERE session_id = ? ORDER BY seq", (session_id,)
+        ).fetchall()
+        tx.tell_messages(namespace, session_id, held)
+    else:
+        # What an agent remembers from before is no news, and may be long.
+        tx.db.execute("INSERT INTO copies SELECT * FROM held WHERE session_id = ?", (session_id,))
+        tx.db.execute("UPDATE sessions SET copied = ? WHERE id = ?", (seq, session_id))
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
     if remember is not None:
         key, recalled = remember
