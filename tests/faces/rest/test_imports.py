@@ -51,8 +51,14 @@ async def test_a_conversation_is_continued_elsewhere_and_the_agent_remembers(
         assert said(await owner.messages(native), "user_message") == ["the door is blue"]
         log = await owner.turn(native, "what did I say?")
         assert "the door is blue" in said(log, "agent_message")[-1]
+        asked = max(entry["seq"] for entry in log if entry["content"]["kind"] == "user_message")
+        await owner.post_json(f"/api/sessions/{native}/rewind", {"seq": asked})
+        log = await owner.turn(native, "and what did I say?")
+        assert said(log, "user_message") == ["the door is blue", "and what did I say?"]
         used = await owner.get_json("/api/usage", sessionId=native)
-        assert used["total"]["turns"] == 1, "the first turn was another hub's"
+        assert used["total"]["turns"] == 2, (
+            "the first turn was another hub's, and a rewind takes nothing back"
+        )
 
         files = [*(other / "agents").rglob(f"{native}*")]
         assert files
