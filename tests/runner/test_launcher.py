@@ -155,3 +155,15 @@ async def test_stop_ends_a_warm_process_too(bench: Bench) -> None:
     await actor.ask(do.Stop())
     assert warm.gone
     assert len(bench.out.of(ev.LaunchEnd)) == 1
+
+
+async def test_a_warm_process_that_nobody_needs_is_not_kept_for_ever(bench: Bench) -> None:
+    bench.limits = msgspec.structs.replace(bench.limits, warm_keep=0.05)
+    actor, launch = await ready(bench)
+    await crash(bench, launch)
+    warm = await bench.adapter.launch()
+    await eventually(lambda: warm.gone)
+    await actor.ask(do.Send(item=item("1")))
+    await (await bench.adapter.launch()).prompt()
+    with pytest.raises(TimeoutError):
+        await eventually(lambda: not bench.adapter.launches.empty(), 0.2)

@@ -28,6 +28,7 @@ from farsteer.runner.context import ActorContext
 from farsteer.runner.launcher import Launcher
 from farsteer.runner.log import SessionLog
 from farsteer.runner.mailbox import (
+    CoolDown,
     Expired,
     InterruptOverdue,
     Mail,
@@ -152,6 +153,8 @@ class SessionActor:
             case WarmUp():
                 if not self._closing and self._rewinding is None:
                     await self._launcher.quiet()
+            case CoolDown():
+                self._launcher.cool(mail.generation)
             case Shutdown():
                 self._closing = True
                 self._launcher.end(mail.reason)
@@ -212,8 +215,7 @@ class SessionActor:
     async def _recover(self) -> None:
         """Close what an earlier life of the runner left open. Nothing is run again."""
         state = self.state
-        if state.turn_id is not None:
-            self._turns.lost()
+        self._turns.lost()
         if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and state.generation:
             self._log.add(ev.LaunchEnd(generation=state.generation, reason="the runner ended"))
 
@@ -236,7 +238,9 @@ class SessionActor:
             launch = self._launcher.launch
             if not self._launcher.ready or launch is None:
                 return
-            await self._turns.deliver(item, launch)
+            lost = await self._turns.deliver(item, launch)
+            if lost is not None:
+                self._launcher.end(lost, renews=True)
 
     # -- what the agent says
 
@@ -339,7 +343,9 @@ class SessionActor:
             launch, first = self._launcher.launch, next_item(self.state.queue)
             # Nothing overtakes what waits already.
             if launch is not None and self._launcher.ready and first is not None and first.id == item.id:
-                await self._turns.steer(first, launch)
+                lost = await self._turns.steer(first, launch)
+                if lost is not None:
+                    self._launcher.end(lost, renews=True, blame=TurnEndReason.CRASHED)
 
     async def _send_now(self, item_id: str) -> None:
         item = msgspec.structs.replace(waiting(self.state.queue, item_id), delivery=Delivery.NOW)

@@ -26,6 +26,8 @@ class Limits(Wire):
     """In a turn, while a tool runs: a long build says nothing either."""
     warm_delay: float = 1.0
     """How long things must be quiet before a process is started in advance or restarted."""
+    warm_keep: float = 900.0
+    """How long a process that was started in advance waits for a message."""
     restore: float = 30.0
 
 

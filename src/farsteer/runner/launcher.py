@@ -85,6 +85,11 @@ class Launcher:
         elif self._outdated and self.life.ready and self._log.state.turn_id is None:
             self.renew()
 
+    def cool(self, generation: int) -> None:
+        """End a process that was started in advance and that nobody has needed."""
+        if self.life is not None and self.life.warm and self.life.generation == generation:
+            self.life.end("it was not needed")
+
     def outdate(self) -> None:
         """The configuration has changed in a way that needs a new process."""
         if self.life is not None:
@@ -118,6 +123,7 @@ class Launcher:
         self.life = Life(adapter, plan, self._mailbox, context.limits, warm=warm)
         if warm:
             self._log.patch(generation=plan.generation)
+            self._warmth.keep(plan.generation, context.limits.warm_keep)
         else:
             self._announce(plan)
         await self._log.flush()

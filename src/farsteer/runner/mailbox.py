@@ -71,13 +71,20 @@ class WarmUp:
 
 
 @dataclass(frozen=True, slots=True)
+class CoolDown:
+    """A process that was started in advance has waited for long enough."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
 
 Said = Outputs | Stopped
 """What comes from an agent: in its own lane, in order."""
-Order = Request | Started | Expired | InterruptOverdue | Silent | WarmUp | Shutdown
+Order = Request | Started | Expired | InterruptOverdue | Silent | WarmUp | CoolDown | Shutdown
 """What anybody else wants."""
 Mail = Said | Order
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from farsteer.runner.mailbox import WarmUp
+from farsteer.runner.mailbox import CoolDown, WarmUp
 from farsteer.runner.timers import Timers
 
 _KEY = "warm"
+_KEEP = "cool"
 _TRIES = 3
 
 
@@ -33,6 +34,10 @@ class Warmth:
     def disarm(self) -> None:
         """A process is there or on its way; an old wish must not end it."""
         self._timers.cancel(_KEY)
+
+    def keep(self, generation: int, seconds: float) -> None:
+        """A process was started in advance; it is not kept for ever."""
+        self._timers.start(_KEEP, seconds, CoolDown(generation))
 
     def failed(self) -> None:
         self._failures += 1
