@@ -151,3 +151,41 @@ async def test_waiting_for_a_person_or_for_a_tool_is_not_silence(bench: Bench) -
     await launch.say(TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN))
     await bench.out.until(ev.TurnEnd, reason=TurnEndReason.END_TURN)
     assert actor.state.turn_id is None
+
+
+async def test_a_lost_agent_is_handed_no_further_message(bench: Bench) -> None:
+    """What waited behind the message that it died of goes to the next process."""
+    actor = await bench.create()
+    await actor.ask(do.Create(spec=actor.spec))
+    launch = await bench.adapter.launch()
+    launch.send_error = AgentError("it died", code=ErrorCode.AGENT_DIED)
+    for name in ("1", "2"):
+        await actor.ask(do.Send(item=item(name, f"text {name}")))
+    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
+    assert (await (await bench.adapter.launch()).prompt()).text == "text 2"
+
+
+async def test_a_message_that_was_steered_by_a_defective_adapter_has_an_outcome(bench: Bench) -> None:
+    bench.adapter = Steerable()
+    actor, launch, prompt = await in_turn(bench)
+    launch.steer_error = RuntimeError("a defect")
+    await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+    await launch.finish(prompt)
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
+
+
+async def test_a_message_steered_into_a_turn_that_ended_has_an_outcome_after_a_kill_of_the_runner(
+    bench: Bench,
+) -> None:
+    bench.adapter = Steerable()
+    actor, launch, prompt = await in_turn(bench)
+    launch.steer_hangs = True
+    steering = asyncio.create_task(actor.ask(do.Send(item=sent("2", Delivery.STEER))))
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.HANDED_OVER)
+    await launch.finish(prompt)
+    await bench.out.until(ev.TurnEnd)
+    assert actor._task is not None
+    actor._task.cancel()
+    steering.cancel()
+    await bench.reload()
+    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)

@@ -46,8 +46,11 @@ class TurnDesk:
 
     # -- handing over
 
-    async def deliver(self, item: QueueItem, launch: Launch) -> None:
-        """Begin a turn with `item`. It is on the disk that the agent may have it before the agent does."""
+    async def deliver(self, item: QueueItem, launch: Launch) -> str | None:
+        """Begin a turn with `item`. It is on the disk that the agent may have it before the agent does.
+
+        Returns why the agent is lost, if it died or did not answer: the next message is for another one.
+        """
         turn_id = self._last = new_id()
         attached = self._log.attachments(item)
         self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
@@ -59,22 +62,27 @@ class TurnDesk:
             await self._call(launch.send(prompt), None)
         except FarsteerError as error:
             # A refusal is certain; an agent that died or did not answer may have taken it.
-            state = ItemState.UNKNOWN if error.code in _FATE_UNKNOWN else ItemState.FAILED
-            self._not_delivered(turn_id, item, state, error.message)
+            lost = error.code in _FATE_UNKNOWN
+            self._not_delivered(turn_id, item, ItemState.UNKNOWN if lost else ItemState.FAILED, error.message)
+            return error.message if lost else None
         except Exception as error:  # noqa: BLE001
             _log.exception("session %s: handing over a message failed", self._log.state.id)
             reason = f"handing it over failed: {type(error).__name__}"
             self._not_delivered(turn_id, item, ItemState.UNKNOWN, reason)
         else:
             self.settle(item.id, ItemState.DELIVERED)
+        return None
 
     def _not_delivered(self, turn_id: str, item: QueueItem, state: ItemState, reason: str) -> None:
         if self._log.state.turn_id == turn_id:
             self.settle(item.id, state, reason)
             self.end(TurnEndReason.FAILED, reason)
 
-    async def steer(self, item: QueueItem, launch: Launch) -> None:
-        """Hand `item` into the running turn; one that the agent refuses stays in the queue."""
+    async def steer(self, item: QueueItem, launch: Launch) -> str | None:
+        """Hand `item` into the running turn; one that the agent refuses stays in the queue.
+
+        Returns why the agent is lost, as `deliver` does.
+        """
         turn_id = self._log.state.turn_id
         assert turn_id is not None
         attached = self._log.attachments(item)
@@ -84,17 +92,22 @@ class TurnDesk:
         try:
             await self._call(launch.steer(prompt), None)
         except FarsteerError as error:
-            if not self._waits(item.id):
-                return
             if error.code in _FATE_UNKNOWN:
-                self._show(item)
-                self.settle(item.id, ItemState.UNKNOWN, error.message)
-            else:
-                self._log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, reason=error.message))
-        else:
+                self._steered(item, ItemState.UNKNOWN, error.message)
+                return error.message
             if self._waits(item.id):
-                self._show(item)
-                self.settle(item.id, ItemState.DELIVERED)
+                self._log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, reason=error.message))
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s: handing over a message failed", self._log.state.id)
+            self._steered(item, ItemState.UNKNOWN, f"handing it over failed: {type(error).__name__}")
+        else:
+            self._steered(item, ItemState.DELIVERED)
+        return None
+
+    def _steered(self, item: QueueItem, state: ItemState, reason: str | None = None) -> None:
+        if self._waits(item.id):
+            self._show(item)
+            self.settle(item.id, state, reason)
 
     def _show(self, item: QueueItem) -> None:
         self._log.add(
@@ -148,8 +161,9 @@ class TurnDesk:
                 self.end(TurnEndReason.CRASHED, why)
 
     def lost(self) -> None:
-        """An earlier life of the runner ended inside a turn."""
-        self._log.add_left_drafts()
+        """An earlier life of the runner ended, in a turn or while a message was on its way into one."""
+        if self._log.state.turn_id is not None:
+            self._log.add_left_drafts()
         self._settle_handed_over(ItemState.UNKNOWN, "the runner ended while handing it over")
         self.end(TurnEndReason.LOST, "the runner ended in the middle of this turn")
 
