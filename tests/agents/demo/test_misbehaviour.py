@@ -221,6 +221,16 @@ async def test_a_process_that_left_the_session_is_ended_with_the_agent(stage: St
     await gone(escaped)
 
 
+async def test_a_process_may_escape_so_far_that_it_is_nobodys_child(stage: Stage) -> None:
+    scene = await stage.launch()
+    await scene.turn("escape twice")
+    escaped = psutil.Process(int(scene.words().split()[1]))
+    assert os.getsid(escaped.pid) != os.getsid(scene.launch.pid)
+    assert escaped not in psutil.Process(scene.launch.pid).children(recursive=True)
+    escaped.kill()
+    await gone(escaped.pid)
+
+
 async def test_an_agent_that_does_not_confirm_a_message_is_ended(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

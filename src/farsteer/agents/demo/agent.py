@@ -122,7 +122,9 @@ class Agent:
             if self._turn is not None and self._turn.ends:
                 self._reply(request, "a turn is running")
                 return
-            found = self._session.copies.restore(request["message"], request.get("after"))
+            # A turn that claimed to be over may still be at a file.
+            with self._session.copies.changing:
+                found = self._session.copies.restore(request["message"], request.get("after"))
         self._session.out.send("restored", id=request["id"], **found)
 
     def _reply(self, request: dict[str, Any], error: str | None = None) -> None:
