@@ -1,4 +1,4 @@
-"""The demo agent passes the suite that every adapter must pass, on both kinds of event loop."""
+"""The demo agent passes the suite that every adapter must pass, and on both event loops what concerns its process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import asyncio
 import uvloop
 
 from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.conformance.approvals import ApprovalContracts
+from farsteer.agents.conformance.life import LifeContracts
+from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.demo.adapter import DemoAdapter
 
 
@@ -24,8 +27,12 @@ class TestDemo(AdapterConformance):
         return DemoAdapter()
 
 
-class TestDemoOnUvloop(TestDemo):
+class TestDemoOnUvloop(TurnContracts, ApprovalContracts, LifeContracts):
+    script = TestDemo.script
     turns = 10
+
+    def adapter(self) -> DemoAdapter:
+        return DemoAdapter()
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return uvloop.new_event_loop()
