@@ -9,6 +9,20 @@ import pytest
 from tests.support import ports, processes
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--endurance-seed",
+        type=int,
+        default=20261116,
+        help="which random run of tests/endurance and tests/faults",
+    )
+
+
+@pytest.fixture
+def endurance_seed(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--endurance-seed") or 0)
+
+
 @pytest.fixture(scope="session")
 def _workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.getbasetemp().resolve()

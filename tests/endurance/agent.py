@@ -1,0 +1,529 @@
+"""An agent that does what its messages say, good or bad: `m17 take-slow say,ask crash`.
+
+The first word names the message, the second says how it is taken, the third what is done, the fourth how it ends. The
+"process" is a task that belongs to no life of ours; its memory outlives everything, as a file would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from farsteer.agents.base import (
+    Adapter,
+    Asked,
+    Exited,
+    Fragment,
+    Launch,
+    LaunchPlan,
+    Output,
+    Prompt,
+    Registered,
+    Said,
+    Sink,
+    TurnEnded,
+    Withdrawn,
+)
+from farsteer.core import events as ev
+from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
+from farsteer.core.events import FileRestore, FilesRestored, ToolStatus, TurnEndReason
+from farsteer.core.launch import Start
+from farsteer.core.modes import PermissionMode, ToolKind
+from tests.endurance.clock import outside
+
+TAKING = (
+    "take", "take-slow", "take-and-speak", "take-and-end", "refuse", "refuse-late", "die", "take-and-die", "timeout",
+    "take-and-timeout", "bug", "take-and-bug",
+)  # fmt: skip
+DOING = (
+    "say", "think", "fragment", "tool", "ask", "ask-two", "ask-and-withdraw", "pause", "long", "usage", "mode", "title",
+    "other", "flood",
+)  # fmt: skip
+ENDING = (
+    "end", "fail", "crash", "vanish", "twice", "wrong", "hang", "deaf", "stuck", "stray", "counts-late",
+)  # fmt: skip
+STARTING = ("fail", "slow", "hang", "dead", "bug", "speaks", "deaf-to-stop", "slow-to-stop", "stop-bug")
+RESTORING = ("full", "fail", "hang", "bug")
+
+
+@dataclass(slots=True)
+class Record:
+    name: str
+    """A message's first word, or what the agent said."""
+    anchor: str
+    by_user: bool
+
+
+@dataclass
+class Memory:
+    """What the agents of one machine keep, and what a test wants to know of them."""
+
+    conversations: dict[str, list[Record]] = field(default_factory=dict)
+    wiped: bool = False
+    """Conversations were deleted behind our back."""
+    taken: Counter[str] = field(default_factory=Counter)
+    living: dict[RandomLaunch, None] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    """What an agent has seen that it must never see."""
+    starts: deque[str] = field(default_factory=deque)
+    """How the next processes start."""
+    restores: deque[str] = field(default_factory=deque)
+    generations: dict[str, int] = field(default_factory=dict)
+    ids: itertools.count[int] = field(default_factory=itertools.count)
+
+    def wipe(self) -> None:
+        self.wiped = self.wiped or bool(self.conversations)
+        self.conversations.clear()
+
+
+class RandomLaunch(Launch):
+    def __init__(self, memory: Memory, plan: LaunchPlan, sink: Sink, manner: str) -> None:
+        self.plan = plan
+        self._memory = memory
+        self._sink = sink
+        self._manner = manner
+        self._native_id = plan.decision.native_id or plan.session_id
+        loop = asyncio.get_running_loop()
+        self._gone: asyncio.Future[tuple[int, str]] = loop.create_future()
+        self._asked_to_stop = False
+        self._pipe: asyncio.Queue[list[Output] | None] = asyncio.Queue()
+        self._brains: dict[asyncio.Task[None], None] = {}
+        self._turn: str | None = None
+        self._confirmed = False
+        self._deaf = self._stuck = self._lost = False
+        self._interrupted = asyncio.Event()
+        self._asks: dict[str, asyncio.Future[Answer]] = {}
+        self._registered = False
+        self.records: list[Record] = []
+        if memory.living:
+            memory.broken.append(f"a second process beside {[one.plan.generation for one in memory.living]}")
+        if plan.generation <= memory.generations.get(plan.session_id, 0):
+            memory.broken.append(f"generation {plan.generation} twice")
+        memory.generations[plan.session_id] = plan.generation
+        memory.living[self] = None
+        # Its outputs are read by whoever started it, and no longer when that one is dead.
+        self._reader = asyncio.create_task(self._read())
+
+    # -- the process
+
+    def kill(self, code: int = -9, reason: str = "killed by SIGKILL") -> None:
+        if self._gone.done():
+            return
+        self._gone.set_result((code, reason))
+        self._memory.living.pop(self, None)
+        for brain in [*self._brains]:
+            brain.cancel()
+        self._pipe.put_nowait(None)
+
+    async def open(self) -> None:
+        plan, store = self.plan, self._memory.conversations
+        kept = store.get(self._native_id, [])
+        if plan.decision.start is Start.CREATE and kept:
+            raise AgentError("it is in use", code=ErrorCode.CONVERSATION_IN_USE)
+        if plan.decision.start is Start.RESUME and not kept:
+            raise AgentError("there is none", code=ErrorCode.CONVERSATION_MISSING)
+        if plan.cut_at is not None:
+            at = [record.anchor for record in kept]
+            if plan.cut_at not in at:
+                raise AgentError("no such place", code=ErrorCode.ANCHOR_UNKNOWN)
+            kept = kept[: at.index(plan.cut_at) + 1]
+        self.records = [*kept]
+        match self._manner:
+            case "fail":
+                raise AgentError("it does not want to")
+            case "slow":
+                await asyncio.sleep(2)
+            case "hang":
+                await asyncio.sleep(plan.startup_timeout)
+                raise AgentError("it was not ready in time")
+            case "bug":
+                raise RuntimeError("a defect of the adapter")
+            case "dead":
+                self.kill(1, "it ended right after it was ready")
+            case "speaks":
+                self._say(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.Command(name="x"),)))
+            case _:
+                await asyncio.sleep(0.05)
+        if kept:
+            self._register()
+
+    async def _read(self) -> None:
+        while (outputs := await self._pipe.get()) is not None:
+            await self._sink.put(outputs)
+        code, reason = self._gone.result()
+        last: list[Output] = []
+        if self._turn is not None and self._confirmed:
+            how = TurnEndReason.CANCELLED if self._asked_to_stop else TurnEndReason.CRASHED
+            last.append(TurnEnded(turn_id=self._turn, reason=how, error=reason))
+        await self._sink.put([*last, Exited(exit_code=code, reason=reason)])
+        # What a dead launch says counts for nothing.
+        await self._sink.put([Said(event=ev.Notice(text="ghost"))])
+
+    def _write(self, *outputs: Output) -> None:
+        if not self._gone.done():
+            self._pipe.put_nowait([*outputs])
+
+    def _say(self, *events: ev.SessionEvent) -> None:
+        self._write(*(Said(event=event) for event in events))
+
+    def _register(self) -> None:
+        if not self._registered:
+            self._registered = True
+            self._write(Registered(native_id=self._native_id))
+
+    def _keep(self, record: Record) -> None:
+        self.records.append(record)
+        self._memory.conversations[self._native_id] = [*self.records]
+
+    # -- the contract
+
+    @property
+    def native_id(self) -> str | None:
+        return self._native_id
+
+    @property
+    def pid(self) -> int:
+        return 0
+
+    async def send(self, prompt: Prompt) -> None:
+        self._alive()
+        if self._turn is not None:
+            self._memory.broken.append("a message inside a turn")
+        self._turn, self._confirmed = prompt.turn_id, False
+        self._deaf = self._stuck = False
+        self._interrupted.clear()
+        try:
+            await self._hand_over(self._take(prompt, *_script(prompt.text)))
+        except Exception:
+            self._turn = None
+            raise
+
+    async def steer(self, prompt: Prompt) -> None:
+        self._alive()
+        if self._turn != prompt.turn_id:
+            raise Conflict("that turn is over")
+        await self._hand_over(self._take_steering(prompt))
+
+    def _alive(self) -> None:
+        if self._lost:
+            self._memory.broken.append("a message for an agent that is known to be lost")
+        if self._gone.done():
+            self._lost = True
+            raise AgentError("it is dead", code=ErrorCode.AGENT_DIED)
+
+    async def _hand_over(self, work: asyncio.Future[None]) -> None:
+        await asyncio.wait((work, self._gone), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            self._lost = True
+            raise AgentError("it died", code=ErrorCode.AGENT_DIED)
+        work.result()
+
+    async def answer(self, approval: Approval, answer: Answer) -> None:
+        asked = self._asks.pop(approval.id, None)
+        if asked is not None and not asked.done():
+            asked.set_result(answer)
+
+    async def interrupt(self) -> None:
+        if self._stuck:
+            await asyncio.sleep(3600)
+        if not self._deaf:
+            self._interrupted.set()
+
+    async def stop(self, grace: float = 3.0) -> None:
+        self._asked_to_stop = True
+        if not self._gone.done():
+            await asyncio.sleep({"deaf-to-stop": 2 * grace, "slow-to-stop": grace / 2}.get(self._manner, 0))
+        self.kill(0, "stopped")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(grace, 1.0)):
+                await asyncio.shield(self._reader)
+        if self._manner == "stop-bug":
+            raise RuntimeError("a defect of the adapter")
+
+    async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
+        match self._memory.restores.popleft() if self._memory.restores else "full":
+            case "fail":
+                raise AgentError("no copy of that")
+            case "hang":
+                await asyncio.sleep(3600)
+            case "bug":
+                raise RuntimeError("a defect of the adapter")
+            case _:
+                pass
+        return FilesRestored(status=FileRestore.FULL)
+
+    async def set_permission_mode(self, mode: PermissionMode) -> None:
+        if self._gone.done():
+            raise AgentError("it is gone", code=ErrorCode.AGENT_DIED)
+
+    # -- what it does with a message
+
+    def _brain(self, work: asyncio.Task[None]) -> None:
+        self._brains[work] = None
+        work.add_done_callback(lambda ended: self._brains.pop(ended, None))
+
+    def _take(self, prompt: Prompt, how: str, doing: list[str], ending: str) -> asyncio.Future[None]:
+        reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._brain(outside(self._live(prompt, how, doing, ending, reply)))
+        return reply
+
+    async def _live(
+        self, prompt: Prompt, how: str, doing: list[str], ending: str, reply: asyncio.Future[None]
+    ) -> None:
+        await asyncio.sleep(0)
+        match how:
+            case "refuse" | "refuse-late":
+                await asyncio.sleep(1 if how == "refuse-late" else 0)
+                _fail(reply, AgentError("no", code=ErrorCode.AGENT_FAILED))
+                return
+            case "die":
+                self.kill(1, "exit code 1")
+                return
+            case "timeout":
+                await asyncio.sleep(10)
+                self._time_out(reply)
+                return
+            case "bug":
+                _fail(reply, RuntimeError("a defect of the adapter"))
+                return
+            case "take-slow":
+                await asyncio.sleep(0.5)
+            case _:
+                pass
+        self._remember(prompt)
+        match how:
+            case "take-and-die":
+                self.kill(1, "exit code 1")
+                return
+            case "take-and-timeout":
+                await asyncio.sleep(10)
+                self._time_out(reply)
+                return
+            case "take-and-bug":
+                _fail(reply, RuntimeError("a defect of the adapter"))
+                return
+            case "take-and-speak":
+                self._message("before it confirms")
+                await asyncio.sleep(0.1)
+            case "take-slow":
+                await asyncio.sleep(0.5)
+            case "take-and-end":
+                self._message("at once")
+                self._end(TurnEndReason.END_TURN)
+                await asyncio.sleep(0.1)
+                _succeed(reply)
+                return
+            case _:
+                pass
+        self._confirmed = True
+        _succeed(reply)
+        try:
+            for what in doing:
+                await self._do(what)
+            await self._finish(ending)
+        except InterruptedError:
+            self._end(TurnEndReason.CANCELLED)
+
+    def _time_out(self, reply: asyncio.Future[None]) -> None:
+        _fail(reply, AgentError("no answer", code=ErrorCode.TIMEOUT))
+        self.kill(-9, "it did not confirm a message")
+
+    def _take_steering(self, prompt: Prompt) -> asyncio.Future[None]:
+        reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def live() -> None:
+            how = _script(prompt.text)[0]
+            await asyncio.sleep(0.1)
+            if self._turn != prompt.turn_id:
+                _fail(reply, Conflict("that turn is over"))
+            elif how in ("refuse", "refuse-late", "bug", "timeout"):
+                _fail(reply, NotCapable("not now"))
+            elif how == "die":
+                self.kill(1, "exit code 1")
+            else:
+                self._remember(prompt)
+                if how == "take-and-die":
+                    self.kill(1, "exit code 1")
+                    return
+                _succeed(reply)
+
+        self._brain(outside(live()))
+        return reply
+
+    def _remember(self, prompt: Prompt) -> None:
+        name = prompt.text.split()[0]
+        self._memory.taken[name] += 1
+        if self._memory.taken[name] > 1:
+            self._memory.broken.append(f"{name} was delivered twice")
+        self._keep(Record(name, prompt.message_id, by_user=True))
+        self._register()
+
+    def _message(self, text: str) -> None:
+        name = f"a{next(self._memory.ids)}"
+        self._keep(Record(name, name, by_user=False))
+        self._say(ev.AgentMessage(message_id=name, text=text, anchor=name, meta=self._meta()))
+
+    def _meta(self) -> dict[str, str]:
+        return {"turn": str(self._turn)}
+
+    def _end(self, reason: TurnEndReason, error: str | None = None) -> None:
+        assert self._turn is not None
+        self._write(TurnEnded(turn_id=self._turn, reason=reason, error=error))
+        self._turn = None
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._interrupted.wait()
+        if self._interrupted.is_set():
+            raise InterruptedError
+
+    async def _do(self, what: str) -> None:
+        name = f"a{next(self._memory.ids)}"
+        match what:
+            case "say":
+                self._message("something")
+            case "think":
+                self._say(ev.AgentThought(message_id=name, text="hm", anchor=name, meta=self._meta()))
+                await self._pause(0.01)
+            case "fragment":
+                delta = ev.Delta(message_id=name, kind=ev.DeltaKind.MESSAGE, text="some")
+                self._write(Fragment(delta=delta), Fragment(delta=delta))
+            case "tool":
+                tool = ev.ToolCall(
+                    tool_call_id=name, title="work", tool_kind=ToolKind.EXECUTE, status=ToolStatus.PENDING,
+                    meta=self._meta(),
+                )  # fmt: skip
+                self._say(tool)
+                await self._pause(0.2)
+                self._say(
+                    ev.ToolCallUpdate(tool_call_id=name, status=ToolStatus.COMPLETED, meta=self._meta())
+                )
+            case "ask":
+                await self._ask(name)
+            case "ask-two":
+                await asyncio.gather(self._ask(f"{name}-one"), self._ask(f"{name}-two"))
+            case "ask-and-withdraw":
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await self._ask(name)
+                self._write(Withdrawn(approval_id=name))
+            case "long":
+                await self._pause(700)
+            case "usage":
+                self._say(ev.UsageUpdate(input_tokens=3, output_tokens=5, cost_usd=0.5, context_used=9))
+            case "mode":
+                self._say(ev.ModeUpdate(permission_mode=PermissionMode.PLAN))
+            case "title":
+                self._say(ev.TitleUpdate(title=name))
+            case "other":
+                self._say(ev.Other(native_kind="odd", data={"x": 1}, meta=self._meta()))
+            case "flood":
+                for _ in range(40):
+                    self._say(ev.AgentThought(message_id=name, text="much", meta=self._meta()))
+            case _:
+                await self._pause(0.5)
+
+    async def _ask(self, name: str) -> None:
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asks[name] = answered
+        options = (
+            Option(id="yes", name="Yes", kind=OptionKind.ALLOW_ONCE),
+            Option(id="no", name="No", kind=OptionKind.REJECT_ONCE),
+        )
+        approval = Approval(
+            id=name, kind=ApprovalKind.PERMISSION, title="may I?", created_at=0, turn_id=self._turn, options=options
+        )  # fmt: skip
+        self._write(Asked(approval=approval))
+        interrupted = asyncio.create_task(self._interrupted.wait())
+        try:
+            await asyncio.wait((answered, interrupted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            interrupted.cancel()
+            self._asks.pop(name, None)
+        if not answered.done():
+            raise InterruptedError
+
+    async def _finish(self, ending: str) -> None:
+        turn = str(self._turn)
+        match ending:
+            case "fail":
+                self._end(TurnEndReason.FAILED, "it did not work")
+            case "crash":
+                self.kill(-11, "killed by SIGSEGV")
+            case "vanish":
+                self._turn = None
+                self.kill(1, "exit code 1")
+            case "twice":
+                self._message("the last word")
+                self._end(TurnEndReason.END_TURN)
+                self._write(TurnEnded(turn_id=turn, reason=TurnEndReason.FAILED))
+            case "wrong":
+                self._write(TurnEnded(turn_id="another", reason=TurnEndReason.END_TURN))
+                self._end(TurnEndReason.END_TURN)
+            case "hang":
+                await self._pause(100_000)
+            case "deaf" | "stuck":
+                self._deaf, self._stuck = ending == "deaf", ending == "stuck"
+                await asyncio.sleep(100_000)
+            case "stray":
+                self._end(TurnEndReason.END_TURN)
+                self._say(ev.Notice(text="stray"))
+            case "counts-late":
+                self._end(TurnEndReason.MAX_TOKENS)
+                self._say(ev.UsageUpdate(input_tokens=1))
+            case _:
+                self._message("the last word")
+                self._end(TurnEndReason.END_TURN)
+
+
+class RandomAdapter(Adapter):
+    name: ClassVar[str] = "random"
+    title: ClassVar[str] = "Random"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        caller_chosen_id=True, resume=True, rewind=True, steer=True, live_mode=True, file_restore=True, approvals=True,
+        usage=True,
+    )  # fmt: skip
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def detect(self) -> AgentInfo:
+        return AgentInfo(name=self.name, title=self.title, available=True, capabilities=self.capabilities)
+
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        self.check(plan)
+        starts = self._memory.starts
+        launch = RandomLaunch(self._memory, plan, sink, starts.popleft() if starts else "")
+        try:
+            await launch.open()
+        except BaseException:
+            launch._reader.cancel()
+            launch.kill()
+            raise
+        return launch
+
+    def has_transcript(self, native_id: str, state_dir: str) -> bool:
+        return bool(self._memory.conversations.get(native_id))
+
+
+def _script(text: str) -> tuple[str, list[str], str]:
+    _, how, doing, ending = text.split()
+    return how, [one for one in doing.split(",") if one != "-"], ending
+
+
+def _succeed(reply: asyncio.Future[None]) -> None:
+    if not reply.done():
+        reply.set_result(None)
+
+
+def _fail(reply: asyncio.Future[None], error: Exception) -> None:
+    if not reply.done():
+        reply.set_exception(error)
+        reply.exception()  # whoever waited may be dead

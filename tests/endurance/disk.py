@@ -1,0 +1,79 @@
+"""Real SQLite without threads, so that a commit comes at the same step every time, and a kill can come before it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from farsteer.core.errors import Unavailable
+from farsteer.db.connection import connect
+from farsteer.db.migrations import Migration, migrate
+from farsteer.db.readers import Readers
+from farsteer.db.writer import MAX_WAITING, Writer
+
+T = TypeVar("T")
+
+
+class InlineWriter(Writer):
+    """The same jobs, the same group commit; a kill is no power cut, so nothing waits for the disk."""
+
+    def __init__(self, path: Path, migrations: Sequence[Migration], max_waiting: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(max_waiting)
+        self._closed = False
+        self._waiting: list[Any] = []
+        self._jobs = self  # pyright: ignore[reportAttributeAccessIssue]
+        self._db = connect(path)
+        self._db.execute("PRAGMA synchronous = OFF")
+        migrate(self._db, migrations)
+
+    @classmethod
+    async def open(
+        cls, path: Path, migrations: Sequence[Migration] = (), *, max_waiting: int = MAX_WAITING
+    ) -> InlineWriter:
+        return cls(path, migrations, max_waiting)
+
+    def put(self, job: Any) -> None:
+        self._waiting.append(job)
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if batch:
+            self._commit(self._db, batch)
+            self._loop.call_soon(self._deliver, batch)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._drain()
+            self._db.close()
+        await asyncio.sleep(0)
+
+    def crash(self, *, lose: bool) -> None:
+        """SIGKILL: what was being committed is on the disk, or it is not; nobody is told either way."""
+        if not self._closed:
+            self._closed = True
+            batch, self._waiting = self._waiting, []
+            if batch and not lose:
+                self._commit(self._db, batch)
+            self._db.close()
+
+
+class InlineReaders(Readers):
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        await asyncio.sleep(0)
+        if self._closed:
+            raise Unavailable("the database is closed")
+        return self._read(work)
+
+    async def close(self) -> None:
+        self.crash()
+
+    def crash(self) -> None:
+        self._closed = True
+        self._end()

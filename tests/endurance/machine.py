@@ -1,0 +1,194 @@
+"""A session driven at random, every choice made by hypothesis, so that a failure shrinks to the steps it needs."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from farsteer.core import commands as do
+from farsteer.core.approvals import Answer, Outcome
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import Delivery
+from tests.endurance.agent import DOING, ENDING, RESTORING, STARTING, TAKING
+from tests.endurance.world import World
+
+# Mostly well-behaved, so that sessions get far enough for the rest to matter.
+taking = st.one_of(st.just("take"), st.sampled_from(TAKING))
+doing = st.one_of(
+    st.just("say"),
+    st.lists(st.sampled_from(DOING), min_size=1, max_size=3).map(",".join),
+)
+ending = st.one_of(st.just("end"), st.sampled_from(ENDING))
+deliveries = st.sampled_from(Delivery)
+# Where the next step comes: a few turns of the loop later, or after some time.
+pauses = st.one_of(st.integers(0, 12), st.sampled_from([0.02, 0.3, 2.0, 20.0, 700.0]))
+outcomes = st.sampled_from([Outcome.APPROVED, Outcome.DENIED, Outcome.ABORT])
+
+
+class SessionMachine(RuleBasedStateMachine):
+    steps = 0
+    """Of all examples so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root = Path(tempfile.mkdtemp(prefix="endurance-"))
+        self.world = World(self._root)
+        self.sent = 0
+        self.opened = False
+
+    @initialize()
+    def begin(self) -> None:
+        self.world.__enter__()
+        self.opened = True
+
+    def teardown(self) -> None:
+        try:
+            if self.opened:
+                self.world.__exit__()
+        finally:
+            shutil.rmtree(self._root)
+
+    def go_on(self, pause: float) -> None:
+        """Let some time pass, and see whether the promises hold."""
+        type(self).steps += 1
+        world = self.world
+        world.do(world.ticks(pause) if isinstance(pause, int) else world.wait(pause))
+        world.check()
+
+    # -- messages
+
+    @rule(taking=taking, doing=doing, ending=ending, delivery=deliveries, pause=pauses)
+    def send(self, taking: str, doing: str, ending: str, delivery: Delivery, pause: float) -> None:
+        self.sent += 1
+        self.world.send(f"m{self.sent}", f"{taking} {doing} {ending}", delivery)
+        self.go_on(pause)
+
+    @rule(count=st.integers(2, 5), pause=pauses)
+    def send_several(self, count: int, pause: float) -> None:
+        for _ in range(count):
+            self.sent += 1
+            self.world.send(f"m{self.sent}", "take say end", Delivery.QUEUE)
+        self.go_on(pause)
+
+    @precondition(lambda self: self.sent)
+    @rule(back=st.integers(0, 3), pause=pauses)
+    def send_again(self, back: int, pause: float) -> None:
+        """A client that had no answer."""
+        name = f"m{max(1, self.sent - back)}"
+        self.world.send(name, "", Delivery.QUEUE)
+        self.go_on(pause)
+
+    @precondition(lambda self: self.world.names)
+    @rule(back=st.integers(0, 5), pause=pauses)
+    def cancel(self, back: int, pause: float) -> None:
+        self.world.cancel(self._item(back))
+        self.go_on(pause)
+
+    @precondition(lambda self: self.world.names)
+    @rule(back=st.integers(0, 5), pause=pauses)
+    def send_now(self, back: int, pause: float) -> None:
+        self.world.send_now(self._item(back))
+        self.go_on(pause)
+
+    def _item(self, back: int) -> str:
+        items = [*self.world.names.values()]
+        return items[-1 - back % len(items)]
+
+    # -- steering
+
+    @rule(pause=pauses)
+    def interrupt(self, pause: float) -> None:
+        self.world.command(do.Abort())
+        self.go_on(pause)
+
+    @precondition(lambda self: self.world.ledger.asked)
+    @rule(which=st.integers(0, 3), outcome=outcomes, times=st.integers(1, 2), pause=pauses)
+    def answer(self, which: int, outcome: Outcome, times: int, pause: float) -> None:
+        """An open question, one that was answered long ago, or twice the same."""
+        asked = self.world.ledger.asked
+        for _ in range(times):
+            self.world.respond(asked[-1 - which % len(asked)], Answer(outcome=outcome))
+        self.go_on(pause)
+
+    @rule(
+        mode=st.sampled_from([None, *PermissionMode]),
+        model=st.sampled_from([None, "small", "large"]),
+        effort=st.sampled_from([None, *ReasoningEffort]),
+        pause=pauses,
+    )
+    def configure(self, mode: Any, model: Any, effort: Any, pause: float) -> None:
+        self.world.command(do.Configure(permission_mode=mode, model=model, effort=effort))
+        self.go_on(pause)
+
+    @rule(pause=pauses)
+    def stop(self, pause: float) -> None:
+        self.world.command(do.Stop())
+        self.go_on(pause)
+
+    @rule(pause=pauses)
+    def resume(self, pause: float) -> None:
+        self.world.command(do.Resume())
+        self.go_on(pause)
+
+    @rule(pause=pauses)
+    def warm(self, pause: float) -> None:
+        self.world.command(do.Warm())
+        self.go_on(pause)
+
+    @rule(back=st.integers(0, 3), files=st.booleans(), pause=pauses)
+    def rewind(self, back: int, files: bool, pause: float) -> None:
+        self.world.rewind(back, files=files)
+        self.go_on(pause)
+
+    # -- what goes wrong
+
+    @rule(pause=pauses)
+    def kill_agent(self, pause: float) -> None:
+        for launch in [*self.world.memory.living]:
+            launch.kill()
+        self.go_on(pause)
+
+    @rule(lose=st.booleans(), linger=st.integers(0, 6), down=pauses, pause=pauses)
+    def kill_runner(self, lose: bool, linger: int, down: float, pause: float) -> None:
+        world = self.world
+        world.do(world.kill_runner(lose=lose, linger=linger))
+        self.go_on(down)
+        world.do(world.start_runner())
+        self.go_on(pause)
+
+    @rule(lose=st.booleans(), down=pauses, pause=pauses)
+    def kill_hub(self, lose: bool, down: float, pause: float) -> None:
+        world = self.world
+        world.do(world.kill_hub(lose=lose))
+        self.go_on(down)
+        world.do(world.start_hub())
+        self.go_on(pause)
+
+    @rule(pause=pauses)
+    def cut_link(self, pause: float) -> None:
+        self.world.do(self.world.cut_link())
+        self.go_on(pause)
+
+    @rule(manner=st.sampled_from(STARTING))
+    def next_start(self, manner: str) -> None:
+        self.world.memory.starts.append(manner)
+
+    @rule(manner=st.sampled_from(RESTORING))
+    def next_restore(self, manner: str) -> None:
+        self.world.memory.restores.append(manner)
+
+    @rule(pause=pauses)
+    def agent_forgets(self, pause: float) -> None:
+        """Its own retention: the conversation is gone."""
+        if not self.world.memory.living:
+            self.world.memory.wipe()
+        self.go_on(pause)
+
+    @rule(pause=pauses)
+    def wait(self, pause: float) -> None:
+        self.go_on(pause)

@@ -1,0 +1,38 @@
+"""The promises of a session hold after every step, whatever people do and whatever dies.
+
+`pytest tests/endurance --endurance-seed N` repeats a run; a failure is shrunk to the steps it needs.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.endurance.machine import SessionMachine
+
+STEPS = 50
+
+
+def endure(number: int, steps: int) -> None:
+    print(f"--endurance-seed {number}")
+    SessionMachine.steps = 0
+    machine = seed(number)(SessionMachine)
+    how = settings(
+        max_examples=2 * steps // STEPS, stateful_step_count=STEPS, deadline=None, database=None,
+        print_blob=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )  # fmt: skip
+    run_state_machine_as_test(machine, settings=how)
+    assert SessionMachine.steps >= steps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)  # shrinking takes its time
+def test_a_session_keeps_its_promises_at_random(endurance_seed: int) -> None:
+    endure(endurance_seed, 200)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(600)
+def test_a_session_keeps_its_promises_for_thousands_of_steps(endurance_seed: int) -> None:
+    endure(endurance_seed, 2000)

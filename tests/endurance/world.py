@@ -1,0 +1,388 @@
+"""A hub, a runner, a link and one session, in one process and one deterministic time; each can be killed anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from farsteer.agents import registry
+from farsteer.core import commands as do
+from farsteer.core import events as ev
+from farsteer.core.api import CreateSession, RewindSession, SendMessage, SessionCreated
+from farsteer.core.approvals import Answer
+from farsteer.core.errors import FarsteerError
+from farsteer.core.events import SessionStatus, decode_entry
+from farsteer.core.queue import Delivery, ItemState
+from farsteer.core.session import SessionState
+from farsteer.core.wire import decode
+from farsteer.hub import Hub
+from farsteer.hub.caller import ALL_SCOPES, Caller
+from farsteer.link.messages import Item, ToHub, ToRunner
+from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
+from farsteer.runner.context import Limits
+from farsteer.runner.runner import Runner
+from tests.endurance.agent import Memory, RandomAdapter
+from tests.endurance.clock import Mortal, VirtualLoop, make_task
+from tests.endurance.disk import InlineReaders, InlineWriter
+from tests.endurance.ledger import Ledger
+
+OWNER = "the-owners-token-of-these-tests"
+CALLER = Caller(namespace="default", token_id="owner", scopes=ALL_SCOPES, expires_at=2**62)
+LIMITS = Limits(silence=600.0, restore=30.0)
+REST_SECONDS = 1800.0
+
+
+class World:
+    """Use as a context manager, from code that is not inside an event loop."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.loop = VirtualLoop()
+        self.loop.set_task_factory(make_task)  # pyright: ignore[reportArgumentType]
+        self.memory = Memory()
+        self.adapter = RandomAdapter(self.memory)
+        self.session = ""
+        self.local_ids: dict[str, str] = {}
+        """What a client has sent under each local id; it may not know whether it arrived."""
+        self.names: dict[str, str] = {}
+        """Which item carries the message of which name, as far as a client was told."""
+        self.calls: set[asyncio.Task[Any]] = set()
+        self.errors: list[str] = []
+        self.hub: Hub | None = None
+        self.runner: Runner | None = None
+        self._hub_life = self._runner_life = Mortal(self.loop)
+        self._link: MemoryTransport[ToHub, ToRunner] | None = None
+        self._patches = [
+            mock.patch("farsteer.runner.journal.Writer", InlineWriter),
+            mock.patch("farsteer.hub.store.sqlite.Writer", InlineWriter),
+            mock.patch("farsteer.hub.store.sqlite.Readers", InlineReaders),
+            mock.patch.object(registry, "adapter", return_value=self.adapter),
+            mock.patch.object(registry, "names", return_value=(RandomAdapter.name,)),
+            mock.patch("random.uniform", lambda low, high: high),
+        ]
+        self._told = _Complaints(self.errors)
+
+    def __enter__(self) -> World:
+        logging.getLogger().addHandler(self._told)
+        for patch in self._patches:
+            patch.start()
+        self.do(self._begin())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.do(self._end())
+        finally:
+            for patch in self._patches:
+                patch.stop()
+            logging.getLogger().removeHandler(self._told)
+            self.loop.close()
+
+    def do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    # -- lives
+
+    async def _begin(self) -> None:
+        await self.start_hub()
+        await self.start_runner()
+        async with asyncio.timeout(60):
+            assert self.runner is not None
+            await self.runner.connected.wait()
+        request = CreateSession(
+            machine_id=(await self._machine()), directory=str(self.root), agent=RandomAdapter.name
+        )
+        made = await self.in_hub(lambda hub: hub.sessions.create(CALLER, request))
+        assert isinstance(made.body, SessionCreated), made.body
+        self.session = made.body.session_id
+        self.db = sqlite3.connect(self.root / "hub" / "hub.db", isolation_level=None)
+        self.ledger = Ledger(
+            SessionState(id=self.session, agent=RandomAdapter.name, directory=str(self.root))
+        )
+        self.check()
+
+    async def _machine(self) -> str:
+        assert self.hub is not None
+        return (await self.hub.machines.list(CALLER)).machines[0].id
+
+    async def start_hub(self) -> None:
+        if self.hub is None:
+            self._hub_life = Mortal(self.loop)
+            self.hub = await self._hub_life.spawn(Hub.open(self.root / "hub", OWNER))
+
+    async def kill_hub(self, *, lose: bool) -> None:
+        hub, self.hub = self.hub, None
+        if hub is None:
+            return
+        store: Any = hub.store
+        store._writer.crash(lose=lose)
+        store._readers.crash()
+        await self._hub_life.die()
+        hub.presence.close()
+        hub.tokens.close()
+        hub._lock.release()
+        await self.cut_link()
+
+    async def start_runner(self) -> None:
+        if self.runner is None:
+            self._runner_life = Mortal(self.loop)
+            opening = Runner.open(self.root / "runner", limits=LIMITS)
+            self.runner = runner = await self._runner_life.spawn(opening)
+            _Publications(runner)
+            self._runner_life.spawn(runner.run(self._connect))
+
+    async def kill_runner(self, *, lose: bool, linger: int) -> None:
+        """Its agents see the end of their input a moment later."""
+        runner, self.runner = self.runner, None
+        if runner is None:
+            return
+        writer: Any = runner._journal._writer
+        writer.crash(lose=lose)
+        await self._runner_life.die()
+        runner._lock.release()
+        await self.cut_link()
+        for _ in range(linger):
+            await asyncio.sleep(0)
+        for launch in [*self.memory.living]:
+            launch.kill(1, "its input ended")
+        await asyncio.sleep(0)
+
+    async def cut_link(self) -> None:
+        if self._link is not None:
+            await self._link.close()
+            self._link = None
+
+    async def _connect(self) -> MemoryTransport[ToHub, ToRunner]:
+        hub = self.hub
+        if hub is None:
+            raise LinkClosed("no hub")
+        ends: tuple[MemoryTransport[ToHub, ToRunner], MemoryTransport[ToRunner, ToHub]] = memory_pair()
+        self._link = ends[0]
+        self._hub_life.spawn(hub.link.serve(ends[1], "default"))
+        return ends[0]
+
+    # -- what a client does
+
+    async def in_hub(self, call: Any) -> Any:
+        """As a request: it ends with the hub that serves it."""
+        assert self.hub is not None
+        return await self._hub_life.spawn(call(self.hub))
+
+    def ask(self, call: Any) -> None:
+        """Make a request and do not wait for it. Without a hub there is nobody to ask."""
+        if self.hub is None:
+            return
+        hub = self.hub
+
+        async def asked() -> None:
+            try:
+                await call(hub)
+            except FarsteerError as error:
+                if error.status == 500:
+                    raise
+
+        task = self._hub_life.spawn(asked())
+        self.calls.add(task)
+
+    def command(self, command: do.Command) -> None:
+        async def call(hub: Hub) -> None:
+            row = await hub.store.session("default", self.session)
+            await hub.machines.call("default", row.machine_id, self.session, command)
+
+        self.ask(call)
+
+    def send(self, name: str, script: str, delivery: Delivery) -> None:
+        """The same name again is the same message again: a client that does not know whether it arrived."""
+        text = self.local_ids.setdefault(name, f"{name} {script}")
+
+        async def call(hub: Hub) -> None:
+            request = SendMessage(text=text, local_id=name, delivery=delivery)
+            accepted = await hub.sessions.send(CALLER, self.session, request)
+            known = self.names.setdefault(name, accepted.id)
+            assert known == accepted.id, f"{name} was accepted twice"
+
+        self.ask(call)
+
+    def cancel(self, item: str) -> None:
+        self.ask(lambda hub: hub.sessions.cancel(CALLER, self.session, item))
+
+    def send_now(self, item: str) -> None:
+        self.ask(lambda hub: hub.sessions.send_now(CALLER, self.session, item))
+
+    def respond(self, approval: str, answer: Answer) -> None:
+        self.ask(lambda hub: hub.approvals.answer(CALLER, self.session, approval, answer))
+
+    def rewind(self, back: int, *, files: bool) -> None:
+        """To before one of the last messages that are seen."""
+        seen = [entry for entry in self.ledger.visible if isinstance(entry.content, ev.UserMessage)]
+        if not seen:
+            return
+        request = RewindSession(seq=seen[-1 - back % len(seen)].seq, restore_files=files)
+        self.ask(lambda hub: hub.rewinds.rewind(CALLER, self.session, request))
+
+    # -- time
+
+    async def ticks(self, count: int) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    async def wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    # -- promises
+
+    def check(self) -> None:
+        """After every step."""
+        rows = self.db.execute(
+            "SELECT seq, body FROM log WHERE subject = ? AND seq > ? ORDER BY seq", (self.session, self.ledger.seq)
+        ).fetchall()  # fmt: skip
+        for seq, body in rows:
+            entry = decode_entry(body)
+            assert entry.seq == seq
+            self.ledger.take(entry)
+        assert not self.memory.broken, self.memory.broken
+        assert len(self.memory.living) <= 1
+        assert not self.errors, self.errors
+        for task in [task for task in self.calls if task.done()]:
+            self.calls.discard(task)
+            if not task.cancelled():
+                task.result()
+        for item_id, state in self.item_states().items():
+            life = self.ledger.items.get(item_id)
+            if life is not None and (life.outcome is not None or state.final):
+                assert life.outcome is state, f"{item_id}: the log says {life.outcome}, the store {state}"
+
+    def item_states(self) -> dict[str, ItemState]:
+        rows = self.db.execute("SELECT id, state FROM items WHERE session_id = ?", (self.session,))
+        return {id: ItemState(state) for id, state in rows}
+
+    def hub_state(self) -> SessionState:
+        (state,) = self.db.execute("SELECT state FROM sessions WHERE id = ?", (self.session,)).fetchone()
+        return decode(state, SessionState)
+
+    # -- the end
+
+    async def _end(self) -> None:
+        try:
+            await self._come_to_rest()
+            await self._stop()
+            self._count()
+        finally:
+            await self._close()
+
+    async def _come_to_rest(self) -> None:
+        """With everything running again, everything has an outcome in bounded time."""
+        self.memory.starts.clear()
+        await self.start_hub()
+        await self.start_runner()
+        async with asyncio.timeout(REST_SECONDS):
+            while True:
+                await asyncio.sleep(50)
+                self.check()
+                waiting = [id for id, state in self.item_states().items() if not state.final]
+                if not waiting and not self.calls and self.ledger.state.turn_id is None:
+                    break
+                self.command(do.Abort())
+        self.ledger.at_rest()
+        self.ledger.agrees_with(self.hub_state())
+
+    async def _stop(self) -> None:
+        self.command(do.Stop())
+        await asyncio.sleep(60)
+        self.check()
+        assert not self.calls, "a stop without an end"
+        assert not self.memory.living, "a process outlives its stop"
+        assert self.ledger.state.status in (SessionStatus.STOPPED, SessionStatus.FAILED)
+        self.ledger.agrees_with(self.hub_state())
+
+    def _count(self) -> None:
+        """What the agent has seen is what the log says it was given."""
+        states, taken = self.item_states(), self.memory.taken
+        by_local_id = dict(
+            self.db.execute("SELECT local_id, id FROM items WHERE session_id = ?", (self.session,))
+        )
+        for name, item_id in self.names.items():
+            assert by_local_id[name] == item_id, f"{name} is lost"
+        for name, item_id in by_local_id.items():
+            state = states[item_id]
+            assert state.final, f"{name} has no outcome: {state}"
+            if state is ItemState.DELIVERED:
+                assert taken[name] == 1, f"{name} is delivered, and the agent has it {taken[name]} times"
+            elif state is not ItemState.UNKNOWN:
+                assert taken[name] == 0, f"{name} is {state}, and the agent has it"
+        self._remembers()
+
+    def _remembers(self) -> None:
+        """The agent's conversation is what a person sees, unless the log says otherwise."""
+        ledger = self.ledger
+        if ledger.forgotten or self.memory.wiped:
+            return
+        native_id = self.hub_state().native_id
+        records = self.memory.conversations.get(native_id or self.session, [])
+        remembered = {record.name for record in records if record.by_user}
+        seen = {
+            entry.content.text.split()[0]: ledger.items[entry.content.item_id].outcome
+            for entry in ledger.visible
+            if isinstance(entry.content, ev.UserMessage)
+        }
+        if self.hub_state().cut_at is None:
+            assert remembered <= set(seen), f"the agent remembers what was removed: {remembered - set(seen)}"
+        if not ledger.rewound:
+            delivered = {name for name, outcome in seen.items() if outcome is ItemState.DELIVERED}
+            assert delivered <= remembered, f"the agent has forgotten {delivered - remembered}"
+
+    async def _close(self) -> None:
+        if self.runner is not None:
+            await self._runner_life.spawn(self.runner.close())
+        if self.hub is not None:
+            await self._hub_life.spawn(self.hub.close())
+        left = len(self.memory.living)
+        for launch in [*self.memory.living]:
+            launch.kill()
+        await self._runner_life.die()
+        await self._hub_life.die()
+        self.db.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        assert not left, "a process outlives its runner"
+
+
+class _Publications:
+    """What a runner gives to its link, in one life: numbered without a gap."""
+
+    def __init__(self, runner: Runner) -> None:
+        lanes: Any = runner._lanes
+        self._publish = lanes.publish
+        self._last: dict[str, int] = {}
+        lanes.publish = self.publish
+
+    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None:
+        for item in items:
+            last = self._last.get(state.id)
+            assert last is None or item.seq == last + 1, f"published {item.seq} after {last}"
+            self._last[state.id] = item.seq
+        assert not items or items[-1].seq == state.seq
+        self._publish(state, items, changed=changed)
+
+
+class _Complaints(logging.Handler):
+    """A defect that was caught and logged is a defect, except where the agent was told to have one."""
+
+    def __init__(self, errors: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._errors = errors
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "asyncio":
+            return  # what it notices when garbage is collected belongs to no step
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, RuntimeError) and str(error) == "a defect of the adapter":
+            return
+        self._errors.append(self.format(record))
