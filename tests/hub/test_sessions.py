@@ -22,9 +22,12 @@ ME = caller()
 
 
 class TestLists:
-    async def test_newest_change_first_page_by_page(self, hub: Hub, runner: ScriptedRunner) -> None:
+    async def test_the_liveliest_first_page_by_page(self, hub: Hub, runner: ScriptedRunner) -> None:
         ids = [await create(hub, runner) for _ in range(7)]
-        await runner.say(ids[2], ev.TitleUpdate(title="changed last"))
+        await runner.say(ids[2], ev.AgentMessage(message_id="m", text="said last"))
+        await runner.say(
+            ids[4], ev.TitleUpdate(title="renamed later"), ev.LaunchEnd(generation=1, reason="idle")
+        )
         found: list[str] = []
         cursor: str | None = None
         while True:

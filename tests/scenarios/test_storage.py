@@ -387,9 +387,6 @@ async def test_84_delete_the_current_session_while_its_owner_holds_it_in_memory(
         assert not conversation(home, native_id).exists()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="every stored event moves a session to the top, also the end of a process"
-)
 async def test_85_maintenance_does_not_change_recency_preview_and_title(home: Path) -> None:
     """Recency is when something was said or done in a session, by a person or its agent.
 

@@ -69,7 +69,7 @@ class Sessions:
         limit: int = 50,
         cursor: str | None = None,
     ) -> SessionsResponse:
-        """Newest change first. `cursor` is the `next_cursor` of the page before."""
+        """Where something was said or done last comes first. `cursor` is the `next_cursor` of the page before."""
         caller.require(Scope.READ)
         _check_limit(limit, MAX_SESSIONS)
         rows = await self._store.sessions(

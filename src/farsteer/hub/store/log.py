@@ -15,7 +15,7 @@ from farsteer.hub.store import items as item_table
 from farsteer.hub.store import rewinds, visible
 from farsteer.hub.store import usage as usage_table
 from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
-from farsteer.hub.store.sessions import CREATING, LIVE, find, write_state
+from farsteer.hub.store.sessions import CREATING, LIVE, Shown, find, write_state
 from farsteer.hub.store.transaction import Transaction
 from farsteer.hub.view import bare, changed_fields, joined_queue, partial
 from farsteer.link.messages import Item
@@ -25,6 +25,14 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 
 MAX_SCAN = 50_000
 """How many rows of the feed one page looks at, so that a filter that matches little holds no reader up."""
+
+_HOUSEKEEPING = frozenset(
+    {
+        "status_update", "launch_start", "launch_end", "mode_update", "title_update", "commands_update",
+        "usage_update", "notice",
+    }
+)  # fmt: skip
+"""What happens to a session without anybody saying or doing something in it: it moves none in the list."""
 
 _CONCERNS_US = frozenset({"queue_update", "approval_resolved", "rewound", usage_table.KIND})
 
@@ -67,12 +75,16 @@ def append(
     _note(tx, session_id, notes)
     if phase == LIVE:
         usage_table.note(tx, namespace, machine_id, session_id, notes, state or old)
+    lived = any(item.kind not in _HOUSEKEEPING for item in news)
     if state is None:
-        tx.db.execute("UPDATE sessions SET seq = ?, updated_at = ? WHERE id = ?", (after, tx.now, session_id))
+        tx.db.execute(
+            "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at) WHERE id = ?",
+            (after, lived, tx.now, session_id),
+        )
     else:
-        last_message = write_state(tx, session_id, after, state, body)
+        shown = write_state(tx, session_id, after, state, body, lived=lived)
         if phase == LIVE:
-            _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after, last_message)
+            _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after, shown)
     return Appended(held=after, stored=len(news))
 
 
@@ -103,14 +115,14 @@ def _note(tx: Transaction, session_id: str, notes: Iterable[Entry]) -> None:
 
 def _tell_change(
     tx: Transaction, namespace: str, session_id: str, old: SessionState, new: SessionState, seq: int,
-    last_message: str | None,
+    shown: Shown,
 ) -> None:  # fmt: skip
     changes = changed_fields(old, new)
     if old.queue != new.queue:
         changes["queue"] = joined_queue(new, item_table.accepted(tx.db, session_id))
     rewound = old.last_message is not None and new.last_message is None
     if changes or rewound:
-        changes |= {"seq": seq, "updatedAt": tx.now, "lastMessage": last_message}
+        changes |= {"seq": seq, "updatedAt": shown.updated_at, "lastMessage": shown.last_message}
         tx.tell(namespace, "session-updated", session_id, partial(changes))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, NamedTuple
 
 from farsteer.core.api import SessionView
 from farsteer.core.errors import Conflict, NotFound
@@ -132,19 +132,34 @@ def begin(tx: Transaction, namespace: str, spec: SessionSpec) -> None:
         raise Conflict("a session with this id is there, or was")
 
 
+class Shown(NamedTuple):
+    """What only the hub knows of a session after a change."""
+
+    last_message: str | None
+    """A runner that has rewound or forked does not know what was before."""
+    updated_at: int
+
+
 def write_state(
-    tx: Transaction, session_id: str, seq: int, state: SessionState, body: bytes | None = None
-) -> str | None:
-    """The session's last message after it: a runner that has rewound or forked does not know what was before."""
-    row = tx.db.execute(
-        "UPDATE sessions SET seq = ?, updated_at = ?, status = ?, agent = ?, directory = ?, title = ?,"
-        " last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ? RETURNING last_message",
+    tx: Transaction,
+    session_id: str,
+    seq: int,
+    state: SessionState,
+    body: bytes | None = None,
+    *,
+    lived: bool = True,
+) -> Shown:
+    """`lived`: somebody said or did something, so the session is a recent one."""
+    [row] = tx.db.execute(
+        "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at), status = ?, agent = ?, directory = ?,"
+        " title = ?, last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ?"
+        " RETURNING last_message, updated_at",
         (
-            seq, tx.now, state.status.value, state.agent, state.directory, state.title, state.last_message,
+            seq, lived, tx.now, state.status.value, state.agent, state.directory, state.title, state.last_message,
             len(state.approvals), body or encode(state), session_id,
         ),
     ).fetchall()  # fmt: skip
-    return row[0][0] if row else None
+    return Shown(*row)
 
 
 def finish(
