@@ -215,6 +215,12 @@ class Chat:
         """Which of the agent's processes live."""
         return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
 
+    def unread(self) -> int:
+        """How many commands the runner has not looked at."""
+        actor = self.world.runner.actor(self.id)
+        assert actor is not None
+        return len(actor._mailbox._orders)
+
     def quiet(self) -> bool:
         """Nothing is planned: no process will be started or renewed by itself."""
         actor = self.world.runner.actor(self.id)

@@ -12,8 +12,8 @@ import pytest
 
 from farsteer.core import commands as do
 from farsteer.core import events as ev
-from farsteer.core.api import SendMessage
-from farsteer.core.errors import Conflict, FarsteerError, NotFound
+from farsteer.core.api import SendMessage, SessionNotCreated
+from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.launch import Start
 from farsteer.core.queue import ItemState
@@ -66,15 +66,19 @@ async def test_23_message_between_abort_and_cleanup(world: World) -> None:
     assert len(chat.adapter.launches) == 2
 
 
-async def test_24_crash_mid_turn(chat: Chat) -> None:
+@pytest.mark.parametrize("agent", ["demo", "droid"])
+async def test_24_crash_mid_turn(world: World, agent: str) -> None:
+    world.droid()
+    chat = await world.create(agent)
     await chat.say(WORD)
-    first = await chat.begin("slow 1000")
-    queued = [await chat.send(text) for text in (RECALL, "say last")]
+    first = await chat.begin("slow 1000" if agent == "demo" else "work")
+    recall, last = [await chat.send(text) for text in (RECALL if agent == "demo" else "recall", "say last")]
     await chat.kill_agent()
     turn = await chat.turn(first)
     assert turn.reason is TurnEndReason.CRASHED
     assert all(message.partial for message in turn.of(ev.AgentMessage))
-    assert [(await chat.turn(item)).answer for item in queued] == ["dolphin", "last"]
+    assert "dolphin" in (await chat.turn(recall)).answer
+    assert (await chat.turn(last)).answer == "last"
     assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
     assert (await chat.say("say later")).answer == "later"
     assert chat.state.turn_id is None
@@ -124,8 +128,9 @@ async def test_28_cancel_queued_is_real(chat: Chat) -> None:
     await chat.until(ev.QueueUpdate, item_id=waiting, state=ItemState.QUEUED)
     await chat.cancel(waiting)
     assert await chat.outcome(waiting) is ItemState.CANCELLED
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict) as refused:
         await chat.cancel(running)
+    assert refused.value.code is ErrorCode.NOT_CANCELLABLE
     await chat.abort()
     await chat.turn(running)
     assert "never" not in (await chat.say("history")).answer
@@ -216,6 +221,29 @@ async def test_33_interrupt_not_acknowledged(world: World, agent: str) -> None:
     assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
 
 
+@pytest.mark.parametrize("by", ["abort", "stop", "send now"])
+async def test_33_interrupt_while_the_message_is_on_its_way(world: World, by: str) -> None:
+    """An agent that reads no more confirms neither a message nor an interrupt."""
+    world.limit(interrupt=0.3, stop_grace=0.1)
+    chat = await world.create()
+    await chat.say("deaf")
+    item = await chat.send("say never")
+    await chat.until(ev.UserMessage, item_id=item)
+    later = await chat.send("say later")
+    await eventually(lambda: chat.unread() == 1)
+    begun = time.monotonic()
+    if by == "send now":
+        urgent = await chat.hurry("say urgent")
+        assert (await chat.turn(urgent)).answer == "urgent"
+    else:
+        await (chat.abort() if by == "abort" else chat.stop())
+    assert await chat.outcome(item) is ItemState.UNKNOWN
+    assert (await chat.turn(item)).reason is TurnEndReason.CANCELLED
+    assert time.monotonic() - begun < 5
+    assert await chat.outcome(later) is (ItemState.CANCELLED if by == "stop" else ItemState.DELIVERED)
+    assert "never" not in (await chat.say("history")).answer
+
+
 async def test_34_stop_keeps_later_queue(chat: Chat) -> None:
     running = await chat.begin("hang")
     later = [await chat.send(text) for text in ("say one", "say two")]
@@ -253,6 +281,17 @@ async def test_36_startup_timeout(world: World, chat: Chat) -> None:
     assert not (await chat.view()).thinking
     assert chat.resting()
     assert (await chat.say("say again")).answer == "again"
+
+
+async def test_36_startup_timeout_of_the_first_process(world: World) -> None:
+    """Nobody has the session yet: it is refused, and nothing is left of it."""
+    world.demo.behave.append("hang-at-start")
+    refused = await world.try_create()
+    assert isinstance(refused, SessionNotCreated)
+    assert "not ready within" in refused.message
+    assert (await world.hub.sessions.list(world.caller)).sessions == []
+    assert world.runner._actors == {}
+    assert (await (await world.create()).say("say hello")).answer == "hello"
 
 
 async def test_37_early_notice_does_not_stop_the_startup_timer(world: World, chat: Chat) -> None:

@@ -12,6 +12,7 @@ from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus, ToolStatus, TurnEndReason
 from farsteer.core.launch import Start
 from farsteer.core.modes import PermissionMode
+from farsteer.core.queue import ItemState
 from tests.scenarios.agents import Recording
 from tests.scenarios.chat import Chat
 from tests.scenarios.world import World
@@ -75,6 +76,23 @@ async def test_42_stale_latch(fixed: Chat) -> None:
     assert turn.reason is TurnEndReason.END_TURN
     assert fixed.quiet()
     assert [plan.model for plan in fixed.adapter.plans] == [None, "other"]
+    assert fixed.alive() == [fixed.pid]
+
+
+async def test_42_stale_latch_of_a_process_that_is_being_warmed(fixed: Chat) -> None:
+    """It was told the old values: the message waits for the one that is told the new ones."""
+    fixed.adapter.gate.clear()
+    await fixed.kill_agent()
+    await fixed.adapter.asked(2)
+    await fixed.configure(model="other")
+    item = await fixed.send("work 5 0.05\nmodel")
+    await fixed.until(ev.LaunchStart, 2)
+    fixed.adapter.gate.set()
+    turn = await fixed.turn(item)
+    assert turn.reason is TurnEndReason.END_TURN
+    assert "model other," in turn.answer
+    assert fixed.outcomes(item) == [ItemState.DELIVERED]
+    assert fixed.quiet()
     assert fixed.alive() == [fixed.pid]
 
 

@@ -184,6 +184,15 @@ class World:
         await journal.close()
         return state
 
+    def lose(self, chat: Chat) -> None:
+        """Delete the agent's own memory of the conversation."""
+        native_id = chat.state.native_id
+        if chat.agent == "demo":
+            self.agent_file(native_id or "").unlink()
+        else:
+            (path,) = self.home.parent.glob(f".factory/sessions/*/{native_id}.jsonl")
+            path.unlink()
+
     def agent_file(self, native_id: str) -> Path:
         """Where the demo agent keeps a conversation."""
         return self.home / "agents" / "demo" / f"{native_id}.jsonl"

@@ -59,7 +59,7 @@ class SessionActor:
         self._mailbox = Mailbox()
         timers = self._timers = Timers(self._mailbox)
         self._approvals = ApprovalDesk(log, timers, spec.permission_timeout)
-        self._turns = TurnDesk(log, self._approvals, timers, context.limits, self._call)
+        self._turns = TurnDesk(log, self._approvals, timers, context.limits, self._call, self._hand_over)
         self._launcher = Launcher(spec, log, context, self._mailbox, timers, self._hear)
         self._rewinding: Rewinding | None = None
         self._closing = False
@@ -262,6 +262,26 @@ class SessionActor:
         finally:
             asked.cancel()
         return await asked
+
+    async def _hand_over(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Give the agent a message. Once somebody wants its turn to end, it has as long as for an interrupt."""
+        handing = asyncio.create_task(self._call(call))
+        pressing = asyncio.create_task(self._mailbox.pressing())
+        try:
+            await asyncio.wait((handing, pressing), return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(None if handing.done() else self._limits.interrupt):
+                await handing
+        except TimeoutError:
+            self._launcher.end("the agent did not take a message", renews=True)
+            order = pressing.result() if pressing.done() else None
+            if isinstance(order, Request) and isinstance(order.command, do.Abort):
+                # It has got what it wants: later it would meet the next turn.
+                self._mailbox.withdraw(order)
+                order.resolve(None)
+            raise
+        finally:
+            pressing.cancel()
+            handing.cancel()
 
     def _take_said(self, mail: Said) -> None:
         life = self._launcher.life

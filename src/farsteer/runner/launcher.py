@@ -226,6 +226,8 @@ class Launcher:
             return False
         self._waiting_stopped.append(done)
         self.life.end(reason)
+        # It may have been ending already, for another to follow.
+        self.life.renews = False
         return True
 
     def exited(self, output: base.Exited) -> None:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from farsteer.agents.base import Launch, Output
+from farsteer.core import commands as do
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
+from farsteer.core.queue import Delivery
 
 _OUTPUT_BATCHES = 16
 
@@ -124,6 +126,17 @@ class Mailbox:
         while not self._said:
             await self._wait()
 
+    async def pressing(self) -> Order:
+        """Wait for an order that wants the turn or the process to end; it stays where it is."""
+        while True:
+            for order in self._orders:
+                if _presses(order):
+                    return order
+            await self._wait()
+
+    def withdraw(self, order: Order) -> None:
+        self._orders.remove(order)
+
     @property
     def hears(self) -> bool:
         """There is something in the agent's lane."""
@@ -162,6 +175,18 @@ class MailboxSink:
     async def put(self, outputs: Sequence[Output]) -> None:
         await self._room.acquire()
         self._mailbox.post(Outputs(self._generation, outputs))
+
+
+def _presses(order: Order) -> bool:
+    if isinstance(order, Shutdown):
+        return True
+    match order.command if isinstance(order, Request) else None:
+        case do.Abort() | do.Stop() | do.Delete() | do.SendNow() | do.Rewind():
+            return True
+        case do.Send(item=item):
+            return item.delivery is Delivery.NOW
+        case _:
+            return False
 
 
 def resolve(done: asyncio.Future[Any], error: FarsteerError | None, result: object = None) -> None:

@@ -29,17 +29,22 @@ _FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
 
 Call = Callable[[Coroutine[Any, Any, Any], float | None], Awaitable[Any]]
 """Ask something of the agent, hearing it meanwhile; TimeoutError after so many seconds."""
+HandOver = Callable[[Coroutine[Any, Any, Any]], Awaitable[None]]
+"""Give the agent a message, hearing it meanwhile; TimeoutError if it is to end and has not taken it."""
+_NOT_TAKEN = "the agent had not taken it when the turn was to end"
 
 
 class TurnDesk:
     def __init__(
-        self, log: SessionLog, approvals: ApprovalDesk, timers: Timers, limits: Limits, call: Call
-    ) -> None:
+        self, log: SessionLog, approvals: ApprovalDesk, timers: Timers, limits: Limits, call: Call,
+        hand_over: HandOver,
+    ) -> None:  # fmt: skip
         self._log = log
         self._approvals = approvals
         self._timers = timers
         self._limits = limits
         self._call = call
+        self._hand_over = hand_over
         self._last: str | None = None
         """The turn that ran last: what an agent counts afterwards is of that one."""
         self.patience = Patience(timers, limits.silence, limits.tool_silence)
@@ -59,7 +64,10 @@ class TurnDesk:
         self.patience.begin(turn_id)
         prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached, message_id=item.id)
         try:
-            await self._call(launch.send(prompt), None)
+            await self._hand_over(launch.send(prompt))
+        except TimeoutError:
+            self._not_delivered(turn_id, item, ItemState.UNKNOWN, _NOT_TAKEN, TurnEndReason.CANCELLED)
+            return _NOT_TAKEN
         except FarsteerError as error:
             # A refusal is certain; an agent that died or did not answer may have taken it.
             lost = error.code in _FATE_UNKNOWN
@@ -73,10 +81,13 @@ class TurnDesk:
             self.settle(item.id, ItemState.DELIVERED)
         return None
 
-    def _not_delivered(self, turn_id: str, item: QueueItem, state: ItemState, reason: str) -> None:
+    def _not_delivered(
+        self, turn_id: str, item: QueueItem, state: ItemState, reason: str,
+        ended: TurnEndReason = TurnEndReason.FAILED,
+    ) -> None:  # fmt: skip
         if self._log.state.turn_id == turn_id:
             self.settle(item.id, state, reason)
-            self.end(TurnEndReason.FAILED, reason)
+            self.end(ended, reason)
 
     async def steer(self, item: QueueItem, launch: Launch) -> str | None:
         """Hand `item` into the running turn; one that the agent refuses stays in the queue.
@@ -90,7 +101,10 @@ class TurnDesk:
         await self._log.flush()
         prompt = base.Prompt(turn_id=turn_id, text=item.text, attachments=attached, message_id=item.id)
         try:
-            await self._call(launch.steer(prompt), None)
+            await self._hand_over(launch.steer(prompt))
+        except TimeoutError:
+            self._steered(item, ItemState.UNKNOWN, _NOT_TAKEN)
+            return _NOT_TAKEN
         except FarsteerError as error:
             if error.code in _FATE_UNKNOWN:
                 self._steered(item, ItemState.UNKNOWN, error.message)

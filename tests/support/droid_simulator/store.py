@@ -67,7 +67,10 @@ def add(session: Stored, message: Message) -> None:
 
 
 def save(session: Stored) -> None:
-    _path(session).with_suffix(".settings.json").write_bytes(encode(session.settings))
+    path = _path(session).with_suffix(".settings.json")
+    draft = path.with_suffix(".new")
+    draft.write_bytes(encode(session.settings))
+    draft.replace(path)
 
 
 def load(session_id: str) -> Stored | None:
