@@ -37,12 +37,17 @@ class Hub:
         self.links.put_nowait(here)
         return there
 
-    async def welcome(self, acked: dict[str, int] | None = None, unknown: list[str] | None = None) -> Peer:
+    async def welcome(
+        self,
+        acked: dict[str, int] | None = None,
+        unknown: list[str] | None = None,
+        strangers: list[str] | None = None,
+    ) -> Peer:
         async with asyncio.timeout(SECONDS):
             link = await self.links.get()
             hello = await link.receive()
         assert isinstance(hello, Hello)
-        await link.send(Welcome(acked=acked or {}, unknown=unknown or []))
+        await link.send(Welcome(acked=acked or {}, unknown=unknown or [], strangers=strangers or []))
         return Peer(link, hello)
 
 
@@ -256,3 +261,17 @@ async def test_a_memory_link_closes_both_ends() -> None:
     assert await there.receive() == "one"
     with pytest.raises(LinkClosed):
         await there.receive()
+
+
+async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(station: Station) -> None:
+    await station.write(2)
+    peer = await station.hub.welcome(strangers=[SESSION])
+    await station.uplink.connected.wait()
+    await station.write(1)
+    await peer.link.send(Call(id=1, session="", command=do.Conversations(agent="demo")))
+    assert isinstance(await peer.take(), Reply), "nothing but the answer comes"
+    assert (peer.seqs, station.forgotten) == ([], [])
+    await peer.link.close()
+    peer = await station.hub.welcome({SESSION: 0})
+    await peer.until_seq(3)
+    assert peer.seqs == [1, 2, 3]

@@ -162,9 +162,6 @@ async def test_76_crash_while_writing_index(home: Path) -> None:
     assert database.read_bytes() == damaged
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a hub without its database calls every session unknown, and the runner deletes them"
-)
 async def test_76_an_empty_index_deletes_nothing(home: Path) -> None:
     """On the word of a hub that knows nothing (its database is lost, or it is another hub), nothing is given up."""
     async with farsteer(home) as stack:

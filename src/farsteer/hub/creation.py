@@ -180,7 +180,7 @@ class Creator:
 
     async def _undo(self, namespace: str, spec: SessionSpec, *, there: bool) -> None:
         """First the row, then the runner: one whose link is down will hear that the session is unknown."""
-        await self._store.discard_session(spec.id)
+        await self._store.discard_session(spec.id, there=there)
         if there:
             self._machines.forget(namespace, spec.machine_id, spec.id)
 

@@ -95,7 +95,9 @@ class RunnerLink:
     async def welcome(self, connected: Connected) -> None:
         self._ours.update(connected.acked)
         self._held.update(connected.acked)
-        await self._send(Welcome(acked=connected.acked, unknown=connected.unknown))
+        await self._send(
+            Welcome(acked=connected.acked, unknown=connected.unknown, strangers=connected.strangers)
+        )
         self.welcomed = True
 
     async def live(self) -> None:
@@ -249,9 +251,9 @@ class RunnerLink:
         self._ours.discard(session)
         self._held[session] = sys.maxsize
         self._answer_all(session)
-        if session not in self._ended:
+        if appended.gone and session not in self._ended:
             self._ended.add(session)
-            _log.info("machine %s: session %s is not known here; ending it", self._machine_id, session)
+            _log.info("machine %s: session %s is deleted; ending it", self._machine_id, session)
             await self._send(Call(id=next(self._ids), session=session, command=Delete()))
 
     async def _send_acks(self, acks: dict[str, int]) -> None:

@@ -89,7 +89,9 @@ class Welcome(Message, tag="welcome"):
     acked: dict[str, int]
     """What the hub holds of each session the runner named."""
     unknown: list[str] = []
-    """Sessions the hub does not have (deleted meanwhile): end and forget them."""
+    """Sessions that were deleted meanwhile: end and forget them."""
+    strangers: list[str] = []
+    """Sessions the hub has never heard of: keep them, and keep them to yourself."""
 
 
 class Ack(Message, tag="ack"):

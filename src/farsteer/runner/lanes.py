@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +36,8 @@ class Lane:
     sent: int = 0
     """The last event given to this link."""
     state_due: bool = True
+    silent: bool = False
+    """This link's hub does not know the session: nothing is sent."""
     buffer: list[Item] = field(default_factory=list[Item])
     buffered_bytes: int = 0
     deltas: list[Delta] = field(default_factory=list[Delta])
@@ -43,7 +45,7 @@ class Lane:
 
     @property
     def behind(self) -> bool:
-        return self.sent < self.state.seq or self.state_due or bool(self.deltas)
+        return not self.silent and (self.sent < self.state.seq or self.state_due or bool(self.deltas))
 
     def push(self, items: Sequence[Item]) -> None:
         self.buffer.extend(items)
@@ -120,20 +122,21 @@ class Lanes:
             return
         lane.state = state
         lane.state_due = lane.state_due or changed
-        if self._open:
+        if self._open and not lane.silent:
             lane.push(items)
             self._mark(state.id)
 
     def fragments(self, session: str, deltas: list[Delta]) -> None:
         lane = self._lanes.get(session)
-        if lane is not None and self._open:
+        if lane is not None and self._open and not lane.silent:
             lane.push_deltas(deltas)
             self._mark(session)
 
-    def open(self, acked: dict[str, int]) -> None:
+    def open(self, acked: dict[str, int], strangers: Collection[str] = ()) -> None:
         """A link is up, and its hub holds this much."""
         self._open = True
         for id, lane in self._lanes.items():
+            lane.silent = id in strangers
             lane.sent = min(acked.get(id, 0), lane.state.seq)
             lane.state_due = True
             self._mark(id)

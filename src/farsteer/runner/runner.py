@@ -151,7 +151,7 @@ class Runner:
         for session in welcome.unknown:
             await self.forget(session)
         for session, actor in self._actors.items():
-            if not actor.begun:
+            if not actor.begun and session not in welcome.strangers:
                 actor.catch_up(welcome.acked.get(session, 0))
                 self._lanes.restate(actor.state)
                 actor.begin()

@@ -81,7 +81,7 @@ class Uplink:
                 raise LinkClosed(f"expected a welcome, got {type(welcome).__name__}")
             await self._welcomed(welcome)
             await self._journal.confirm(welcome.acked)
-            self._lanes.open(welcome.acked)
+            self._lanes.open(welcome.acked, welcome.strangers)
             self.connected.set()
             delay = _FIRST_DELAY
             async with asyncio.TaskGroup() as tasks:

@@ -202,6 +202,21 @@ async def test_a_discarded_creation_leaves_nothing(bench: Bench) -> None:
         await bench.store.session(NS, log.state.id)
 
 
+async def test_a_runner_is_told_to_forget_what_was_deleted_and_nothing_else(bench: Bench) -> None:
+    live, failed, refused, unborn = [await bench.begin() for _ in range(4)]
+    await bench.store.finish_session(live.state.id, live.state, item=None, remember=None)
+    await bench.store.discard_session(failed.state.id, there=True)
+    await bench.store.discard_session(refused.state.id)
+    stranger = new_id()
+    named = dict.fromkeys([*(log.state.id for log in (live, failed, refused, unborn)), stranger], 0)
+    connected = await bench.store.connect_machine(NS, bench.machine, named)
+    assert connected.acked == {live.state.id: 0, unborn.state.id: 0}
+    assert connected.unknown == [failed.state.id]
+    assert connected.strangers == [refused.state.id, stranger]
+    assert (await bench.append(failed, says(failed, 1))).gone
+    assert not (await bench.append(refused, says(refused, 1))).gone
+
+
 class TestPages:
     async def test_by_seq_in_both_directions(self, bench: Bench) -> None:
         log = await bench.session()

@@ -48,6 +48,8 @@ class Appended(Struct, frozen=True):
     """How many of the batch were new."""
     known: bool = True
     """False: no such session on that machine, or no more. Nothing was stored."""
+    gone: bool = False
+    """It was there, and is deleted."""
     gap: bool = False
     """The batch does not continue at `held`. Nothing was stored."""
 
@@ -101,6 +103,9 @@ class Copied(Struct, frozen=True):
 class Connected(Struct, frozen=True):
     acked: dict[str, int]
     unknown: list[str]
+    """Deleted here: the runner is to forget them."""
+    strangers: list[str]
+    """Never heard of: they belong to another hub, or to what this one has lost."""
 
 
 class Accepted(Struct, frozen=True):
@@ -242,8 +247,8 @@ class Store(Protocol):
         """Make it visible, together with its first message and the answer remembered under an idempotency key."""
         ...
 
-    async def discard_session(self, session_id: str) -> None:
-        """Forget a session whose creation failed."""
+    async def discard_session(self, session_id: str, *, there: bool = False) -> None:
+        """Forget a session whose creation failed; `there`: its runner may have it all the same."""
         ...
 
     async def session(self, namespace: str, session_id: str) -> SessionRow: ...

@@ -50,7 +50,7 @@ def append(
         (session_id, namespace, machine_id),
     ).fetchone()
     if row is None or row[0] not in (LIVE, CREATING):
-        return Appended(held=0, known=False)
+        return Appended(held=0, known=False, gone=row is not None)
     phase, held, old = row
     news = _news(items, held)
     if news is None:

@@ -33,12 +33,19 @@ def connect(tx: Transaction, namespace: str, machine: MachineInfo, sessions: Map
     _tell(tx, namespace, machine.id)
     if row is None or not row[1]:
         _tell_sessions(tx, namespace, machine.id, reachable=True)
-    held = dict(
-        tx.db.execute(
-            "SELECT id, seq FROM sessions WHERE machine_id = ? AND namespace = ? AND phase IN ('live', 'creating')",
-            (machine.id, namespace),
-        ).fetchall()
-    )
+    rows = tx.db.execute(
+        "SELECT id, seq, phase IN ('live', 'creating') FROM sessions WHERE machine_id = ? AND namespace = ?",
+        (machine.id, namespace),
+    ).fetchall()
+    held = {id: seq for id, seq, there in rows if there}
+    known = {id for id, _, _ in rows}
+    strangers = [id for id in sessions if id not in known]
+    if strangers:
+        _log.warning(
+            "machine %s has %d sessions that this hub has never heard of; they are left alone",
+            machine.id,
+            len(strangers),
+        )
     for id, seq in sessions.items():
         if seq < held.get(id, 0):
             # As after a kill: what we confirm soon is not written down there (docs/architecture.md).
@@ -48,7 +55,8 @@ def connect(tx: Transaction, namespace: str, machine: MachineInfo, sessions: Map
             )  # fmt: skip
     return Connected(
         acked={id: held[id] for id in sessions if id in held},
-        unknown=[id for id in sessions if id not in held],
+        unknown=[id for id in sessions if id in known and id not in held],
+        strangers=strangers,
     )
 
 

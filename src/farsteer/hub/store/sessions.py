@@ -210,26 +210,35 @@ def _newest(spec: SessionSpec, stored: bytes | None, given: SessionState | None)
     return bare(given) if given is not None and given.seq > known.seq else known
 
 
-def discard(tx: Transaction, session_id: str) -> bool:
-    """True: there is something to purge."""
+def discard(tx: Transaction, session_id: str, *, there: bool) -> bool:
+    """`there`: the runner may have made it. True: there is something to purge."""
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
-    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING)
+    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING, there=there)
 
 
 def discard_unfinished(tx: Transaction) -> None:
     """Creations that a former life of the hub left behind: their callers got no answer."""
     tx.db.execute("DELETE FROM held")
-    _discard(tx, "phase = ?", CREATING)
+    _discard(tx, "phase = ?", CREATING, there=True)
 
 
-def _discard(tx: Transaction, where: str, *values: str) -> bool:
-    """A fork may have copied much already: that is purged like a deleted session."""
+def _discard(tx: Transaction, where: str, *values: str, there: bool) -> bool:
+    """A fork may have copied much already: that is purged like a deleted session.
+
+    One that a runner may have leaves a tombstone: a runner is told to forget what we know to be gone, and nothing else.
+    """
     purges = tx.db.execute(
         f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}"  # noqa: S608
         " AND EXISTS (SELECT 1 FROM copies WHERE session_id = sessions.id)",
         (PURGING, *values),
     ).rowcount
-    tx.db.execute(f"DELETE FROM sessions WHERE {where}", values)  # noqa: S608
+    if there:
+        tx.db.execute(
+            f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}",  # noqa: S608
+            (DELETED, *values),
+        )
+    else:
+        tx.db.execute(f"DELETE FROM sessions WHERE {where}", values)  # noqa: S608
     return purges > 0
 
 

@@ -202,8 +202,8 @@ class SqliteStore:
     ) -> SessionView:
         return await self._change(lambda tx: sessions.finish(tx, session_id, state, item, remember))
 
-    async def discard_session(self, session_id: str) -> None:
-        if await self._change(lambda tx: sessions.discard(tx, session_id)):
+    async def discard_session(self, session_id: str, *, there: bool = False) -> None:
+        if await self._change(lambda tx: sessions.discard(tx, session_id, there=there)):
             self._start_purge(session_id)
 
     async def session(self, namespace: str, session_id: str) -> SessionRow:
