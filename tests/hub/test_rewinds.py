@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from farsteer.core import events as ev
 from farsteer.core.api import RewindSession, SendMessage
@@ -67,6 +68,22 @@ async def test_the_runner_is_told_where_to_cut_and_the_text_comes_back(
     assert (await hub.sessions.get(ME, session_id)).last_message == "to one"
     await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2, restore_files=False))
     assert runner.commands(Rewind)[1] == Rewind(first_seq=1, cut_at=None, by="me@example.com")
+
+
+async def test_answers_without_a_name_are_answers(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+    rewinds(runner)
+    log = runner.logs[session_id]
+    log.state = replace(log.state, native_id="native", registered=True)
+    half = ev.AgentMessage(message_id="m", text="ha", partial=True)
+    await runner.say(session_id, *turn("one"), *turn("two"))
+    await hub.rewinds.rewind(ME, session_id, RewindSession(seq=6, restore_files=False))
+    await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2, restore_files=False))
+    await runner.say(session_id, half, *turn("three"))
+    message = runner.logs[session_id].state.seq - 2
+    await hub.rewinds.rewind(ME, session_id, RewindSession(seq=message, restore_files=False))
+    assert [(command.cut_at, command.keeps) for command in runner.commands(Rewind)] == [
+        (None, True), (None, False), (None, False),
+    ]  # fmt: skip
 
 
 async def test_anything_else_is_refused_before_the_runner_hears_of_it(

@@ -92,6 +92,19 @@ async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_na
     assert actor.state.native_id == launch.plan.decision.native_id
 
 
+async def test_an_agent_without_a_name_for_the_place_keeps_its_memory_and_no_files_are_guessed(
+    bench: Bench,
+) -> None:
+    actor, launch = await talked(bench)
+    native = actor.state.native_id
+    done = await actor.ask(do.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
+    assert (done.keeps, done.files.status, launch.restored) == (True, FileRestore.FAILED, [])
+    assert len(bench.out.of(ev.Notice)) == 1, "people are told"
+    launch = await bench.adapter.launch()
+    plan = launch.plan
+    assert (plan.decision.start, plan.decision.native_id, plan.cut_at) == (Start.RESUME, native, None)
+
+
 async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits_behind_the_cut(
     bench: Bench,
 ) -> None:

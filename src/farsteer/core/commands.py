@@ -55,6 +55,8 @@ class Rewind(Wire, tag_field="do", tag="rewind"):
     first_seq: int
     cut_at: str | None
     """The last anchor before the entry; None: there is none, the agent begins anew."""
+    keeps: bool = False
+    """With no anchor: the agent has answered before the entry, and keeps all it knows rather than nothing."""
     files_at: str | None = None
     """Restore files to what they were when the message of this item was sent; None: leave them."""
     by: str | None = None

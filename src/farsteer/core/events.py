@@ -248,7 +248,9 @@ class Rewound(Event, tag="rewound"):
     first_seq: int
     files: FilesRestored
     cut_at: str | None = None
-    """The last thing the agent still knows; None: it begins anew."""
+    """The last thing the agent still knows; None: it begins anew, unless it keeps everything."""
+    keeps: bool = False
+    """The agent has no name for the place: it still remembers what was removed."""
     native_id: str | None = None
     """Under which name it begins anew."""
     by: str | None = None

@@ -196,7 +196,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
 def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
     usage = _replace(state.usage, context_used=None)
     state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
-    if event.cut_at is None:
+    if event.cut_at is None and not event.keeps:
         left = state.left_behind
         if state.registered and state.native_id is not None:
             left = (*left, state.native_id)[-_MAX_LEFT_BEHIND:]

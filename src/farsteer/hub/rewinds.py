@@ -48,6 +48,8 @@ class Rewinds:
         command = Rewind(
             first_seq=place.first_seq,
             cut_at=place.cut_at,
+            # Without a name for the place, too much of a memory is better than none.
+            keeps=place.cut_at is None and place.answered and row.state.registered,
             files_at=message.item_id if request.restore_files else None,
             by=caller.name,
         )

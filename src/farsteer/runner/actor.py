@@ -18,7 +18,7 @@ from farsteer.agents.base import Output
 from farsteer.core import commands as do
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer
-from farsteer.core.errors import Conflict, FarsteerError, Internal, NotCapable
+from farsteer.core.errors import Conflict, ErrorCode, FarsteerError, Internal, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.queue import REWOUND, Delivery, ItemState, QueueItem, next_item, waiting
@@ -43,6 +43,7 @@ from farsteer.runner.mailbox import (
     WarmUp,
     resolve,
 )
+from farsteer.runner.planning import PLACE_UNKNOWN
 from farsteer.runner.rewinding import Rewinding
 from farsteer.runner.timers import Timers
 from farsteer.runner.turns import TurnDesk
@@ -406,11 +407,14 @@ class SessionActor:
             self._launcher.end("the conversation was rewound")
             return
         command = rewinding.command
-        fresh = new_id() if command.cut_at is None and self._can.caller_chosen_id else None
+        anew = command.cut_at is None and not command.keeps
         event = ev.Rewound(
-            first_seq=command.first_seq, files=rewinding.files, cut_at=command.cut_at, native_id=fresh, by=command.by
+            first_seq=command.first_seq, files=rewinding.files, cut_at=command.cut_at, keeps=command.keeps,
+            native_id=new_id() if anew and self._can.caller_chosen_id else None, by=command.by,
         )  # fmt: skip
         self._log.add(event)
+        if command.keeps:
+            self._log.add(ev.Notice(text=PLACE_UNKNOWN, level="warning", code=ErrorCode.ANCHOR_UNKNOWN))
         await self._log.flush()
         self._rewinding = None
         resolve(rewinding.done, None, event)
@@ -422,6 +426,8 @@ class SessionActor:
             rewinding.files = FilesRestored(status=FileRestore.SKIPPED)
         elif not self._can.file_restore:
             rewinding.files = FilesRestored(status=FileRestore.UNSUPPORTED)
+        elif rewinding.command.keeps:
+            rewinding.files_failed("the agent has no name for the place to go back to")
         elif not self._launcher.ready:
             await self._launcher.ensure()
         launch = self._launcher.launch

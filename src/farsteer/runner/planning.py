@@ -11,6 +11,8 @@ from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchRow, Start, decide
 from farsteer.core.session import SessionSpec, SessionState
 
+PLACE_UNKNOWN = "The agent does not know the place to go back to; it still remembers what was removed."
+
 
 class Recovery(NamedTuple):
     """How the stored row is set right, and what a person is told."""
@@ -59,7 +61,7 @@ def recovery(code: ErrorCode, used: LaunchPlan, state: SessionState, adapter: Ad
         case ErrorCode.ANCHOR_UNKNOWN if used.cut_at is not None:
             return Recovery(
                 {"cut_at": None},
-                "The agent does not know the place to go back to; it still remembers what was removed.",
+                PLACE_UNKNOWN,
             )
         case ErrorCode.CONVERSATION_IN_USE if used.decision.start is Start.CREATE:
             known = used.decision.native_id or state.native_id

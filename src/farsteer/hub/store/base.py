@@ -72,6 +72,8 @@ class Place(Struct, frozen=True):
     """Where the turn begins that the entry began, or the entry itself."""
     cut_at: str | None
     """The last anchor before it."""
+    answered: bool
+    """The agent has said something before it, whether or not that has an anchor."""
     held: int
     """How many entries the log has."""
 

@@ -16,7 +16,8 @@ from farsteer.hub.store.sessions import find
 from farsteer.hub.store.transaction import Transaction
 
 _ANCHOR = b'"anchor":'
-_MESSAGES = (b'"kind":"user_message"', b'"kind":"agent_message"')
+_ANSWER = b'"kind":"agent_message"'
+_MESSAGES = (b'"kind":"user_message"', _ANSWER)
 _CANCELLED = b'"kind":"queue_update"'
 _LOOK_BACK = 1000
 """How far the last message before a cut is looked for."""
@@ -28,21 +29,24 @@ def place(db: sqlite3.Connection, namespace: str, session_id: str, seq: int) -> 
         raise NotFound(f"there is no entry {seq} in this conversation")
     entry = _entry(db, session_id, copied, seq)
     first = _begins_at(db, session_id, copied, entry)
-    return Place(entry, first, last_anchor(db, session_id, copied, first), held)
+    anchor, answered = last_said(db, session_id, copied, first)
+    return Place(entry, first, anchor, answered, held)
 
 
-def last_anchor(db: sqlite3.Connection, session_id: str, copied: int, before: int) -> str | None:
-    """The last thing the agent said before, by its own name for it.
+def last_said(db: sqlite3.Connection, session_id: str, copied: int, before: int) -> tuple[str | None, bool]:
+    """The last thing the agent said before, by its own name for it, and whether it has said anything whole.
 
     One answer is often several messages, thinking first and text last, so the last name counts. What was cleared the
-    agent still knows; what was rewound it does not.
+    agent still knows; what was rewound it does not. Older versions kept no names.
     """
+    answered = False
     for _, body in visible.newest_rows(db, session_id, copied, 0, before):
-        if _ANCHOR in body:
+        if _ANCHOR in body or (not answered and _ANSWER in body):
             said = decode_entry(body).content
             if isinstance(said, ev.AgentMessage | ev.AgentThought) and said.anchor is not None:
-                return said.anchor
-    return None
+                return said.anchor, True
+            answered = answered or (isinstance(said, ev.AgentMessage) and not said.partial)
+    return None, answered
 
 
 def follow(tx: Transaction, session_id: str, rewound: ev.Rewound, seq: int) -> None:
