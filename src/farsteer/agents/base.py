@@ -31,6 +31,7 @@ from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason
 from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment
 from farsteer.core.wire import Wire
@@ -56,6 +57,9 @@ class LaunchPlan(Wire):
     """Resume or fork: keep the history up to and including this anchor."""
     fork_of: str | None = None
     """Create only: begin with the history of this native conversation, which stays as it is."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    """Servers of tools that the client has brought along."""
+    additional_directories: tuple[str, ...] = ()
     startup_timeout: float = 60.0
 
 
@@ -194,6 +198,10 @@ class Adapter(ABC):
             raise NotCapable("this agent cannot fork a conversation")
         if plan.cut_at is not None and not (can.rewind if resumes else can.fork):
             raise NotCapable("this agent cannot go back in a conversation")
+        if plan.mcp_servers and not can.mcp_servers:
+            raise NotCapable("this agent takes no MCP servers from a client", field="mcpServers")
+        if plan.additional_directories and not can.additional_directories:
+            raise NotCapable("this agent works in one directory only", field="additionalDirectories")
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         """The agent's own store holds at least one message under this id."""

@@ -15,6 +15,7 @@ from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.conversation import Conversation
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Command, Entry, FilesRestored, SessionStatus
+from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
 from farsteer.core.session import SessionType, Usage, Worktree
@@ -104,6 +105,27 @@ ModelMode = Literal[
 ]
 
 
+Value = Annotated[str, Meta(max_length=100_000)]
+
+
+class NewMcpServer(Request):
+    """A server of tools for the agent. `env` and `headers` are given to the agent's machine and shown to nobody."""
+
+    name: Name
+    type: McpTransport = McpTransport.STDIO
+    command: Path | None = None
+    args: Annotated[list[Value], Meta(max_length=200)] = []
+    env: dict[str, Value] = {}
+    url: Path | None = None
+    headers: dict[str, Value] = {}
+
+    def server(self) -> McpServer:
+        return McpServer(
+            name=self.name, type=self.type, command=self.command, args=tuple(self.args), env=self.env, url=self.url,
+            headers=self.headers,
+        )  # fmt: skip
+
+
 class CreateSession(Request):
     machine_id: Annotated[str, Meta(min_length=1, max_length=100)]
     directory: Path
@@ -121,6 +143,8 @@ class CreateSession(Request):
     title: Name | None = None
     model: Name | None = None
     permission_timeout: Annotated[float, Meta(gt=0, le=7 * 86400)] | None = None
+    mcp_servers: Annotated[list[NewMcpServer], Meta(max_length=100)] = []
+    additional_directories: Annotated[list[Path], Meta(max_length=100)] = []
 
 
 class LogLineView(Response):
@@ -183,6 +207,9 @@ class SessionView(Response):
     error: str | None
     permission_timeout: float | None
     forked_from: ForkedFrom | None = None
+    mcp_servers: tuple[str, ...] = ()
+    """The names of the servers of tools that it was begun with."""
+    additional_directories: tuple[str, ...] = ()
 
 
 class SessionsResponse(Response):

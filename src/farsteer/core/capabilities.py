@@ -26,6 +26,10 @@ class Capabilities(Wire, omit_defaults=False):
     images: bool = False
     usage: bool = False
     import_history: bool = False
+    mcp_servers: bool = False
+    """Uses servers of tools that a client names when it begins a session."""
+    additional_directories: bool = False
+    """Works in further directories besides the session's own."""
 
 
 class AgentInfo(Wire, omit_defaults=False):

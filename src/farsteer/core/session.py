@@ -10,6 +10,7 @@ import msgspec
 from farsteer.core import events as ev
 from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
+from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery, ItemState, QueueItem, enqueue, hand_over, hurry, put_back, settle
 from farsteer.core.wire import Wire
@@ -63,6 +64,15 @@ class SessionSpec(Wire):
     fork: Fork | None = None
     native_id: str | None = None
     """A conversation that the agent had before we knew it, adopted as this session."""
+    mcp_servers: tuple[McpServer, ...] = ()
+    additional_directories: tuple[str, ...] = ()
+
+    @property
+    def bare(self) -> SessionSpec:
+        """As a hub keeps it: what opens a server of tools is only for the machine that uses it."""
+        if not self.mcp_servers:
+            return self
+        return msgspec.structs.replace(self, mcp_servers=tuple(server.bare for server in self.mcp_servers))
 
 
 class Usage(Wire, omit_defaults=False):

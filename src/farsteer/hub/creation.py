@@ -13,6 +13,7 @@ from farsteer.core.api import CreateSession, LogLineView, SessionCreated, Sessio
 from farsteer.core.commands import Create
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline
 from farsteer.core.ids import new_id
+from farsteer.core.mcp import fault
 from farsteer.core.modes import requested_mode
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionType
@@ -153,7 +154,7 @@ class Creator:
         steps.note(f"{machine.name or machine.host} is online")
         steps.current = "create"
         item = None if prompt is None else _first_message(prompt, caller)
-        await self._store.begin_session(caller.namespace, spec)
+        await self._store.begin_session(caller.namespace, spec.bare)
         reply: Reply | None = None
         try:
             if fill is not None:
@@ -197,6 +198,9 @@ def _first_message(text: str, caller: Caller) -> QueueItem:
 
 
 def _spec(request: CreateSession) -> SessionSpec:
+    servers = tuple(server.server() for server in request.mcp_servers)
+    if (wrong := fault(servers)) is not None:
+        raise BadRequest(wrong)
     options = {"claudeAgent": request.claude_agent, "openrouterModel": request.openrouter_model}
     model = request.model
     if model is None and request.model_mode != "default":
@@ -215,4 +219,6 @@ def _spec(request: CreateSession) -> SessionSpec:
         source=(request.source or "").strip() or DEFAULT_SOURCE,
         permission_timeout=request.permission_timeout,
         options={name: value for name, value in options.items() if value is not None},
+        mcp_servers=servers,
+        additional_directories=tuple(request.additional_directories),
     )

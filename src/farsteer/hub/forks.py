@@ -73,6 +73,8 @@ def _spec(source: SessionRow, request: ForkSession, upto: int) -> SessionSpec:
         source=spec.source,
         permission_timeout=spec.permission_timeout,
         options=spec.options,
+        mcp_servers=spec.mcp_servers,
+        additional_directories=spec.additional_directories,
         fork=Fork(session_id=source.id, seq=upto, native_id=state.native_id),
     )
 

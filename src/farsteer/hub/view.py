@@ -86,6 +86,8 @@ def session_view(row: SessionRow) -> SessionView:
         error=state.error,
         permission_timeout=spec.permission_timeout,
         forked_from=ForkedFrom(spec.fork.session_id, spec.fork.seq) if spec.fork else None,
+        mcp_servers=tuple(server.name for server in spec.mcp_servers),
+        additional_directories=spec.additional_directories,
     )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from farsteer.agents import registry
 from farsteer.core import commands as do
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus
+from farsteer.core.mcp import complete
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
 from farsteer.runner.directory import check_directory
@@ -48,6 +51,7 @@ class Creation:
         if spec.native_id is not None:
             return await self._adopt(spec.native_id)
         directory = self._directory()
+        spec = self._spec = self._completed(spec)
         agent = await self._agent()
         if spec.session_type is SessionType.WORKTREE:
             directory = await self._make_worktree(directory)
@@ -118,6 +122,16 @@ class Creation:
         directory = check_directory(wanted or self._spec.directory, self._runner.settings.roots)
         self._note("directory", f"running in {directory}")
         return directory
+
+    def _completed(self, spec: SessionSpec) -> SessionSpec:
+        """With directories that may be used, and for a fork with what only this machine knows of its servers."""
+        for further in spec.additional_directories:
+            check_directory(further, self._runner.settings.roots)
+        source = self._runner.actor(spec.fork.session_id) if spec.fork is not None else None
+        if spec.fork is None or not spec.mcp_servers:
+            return spec
+        known = source.spec.mcp_servers if source is not None else ()
+        return replace(spec, mcp_servers=complete(spec.mcp_servers, known))
 
     async def _agent(self) -> str:
         self._step = "agent"

@@ -27,7 +27,7 @@ class DemoAdapter(Adapter):
     capabilities: ClassVar[Capabilities] = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_model=True, live_mode=True,
         live_effort=True, file_restore=True, approvals=True, questions=True, plans=True, images=True, usage=True,
-        import_history=True,
+        import_history=True, mcp_servers=True, additional_directories=True,
     )  # fmt: skip
 
     async def detect(self) -> AgentInfo:

@@ -3,7 +3,7 @@
 The client speaks first; every line of the agent carries `type` and a rising number `n`.
 
     → {"do":"open","session":S,"state":DIR,"start":"create"|"resume","forkOf"?,"cutAt"?,"mode","model"?,"effort"?,
-       "generation","behave"?}
+       "generation","behave"?,"mcpServers"?,"directories"?}
     ← {"type":"hello","session":S,"version":V,"messages":N,"own"?,"commands":[{"name","description"}]}; `own`: it has
       named the conversation itself
       or {"type":"failed","reason","message"} and the end

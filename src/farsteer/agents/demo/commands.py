@@ -65,7 +65,8 @@ class Commands:
         """
         script: list[tuple[Command, str]] = []
         for line in text.strip().split("\n"):
-            found = self._find(line.strip())
+            # Editors offer commands behind a slash.
+            found = self._find(line.strip().removeprefix("/"))
             if found is not None:
                 script.append(found)
             elif not script:

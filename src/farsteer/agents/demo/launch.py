@@ -306,4 +306,6 @@ def _opening(plan: LaunchPlan, native_id: str) -> Mapping[str, Any]:
         "effort": plan.effort,
         "generation": plan.generation,
         "behave": plan.options.get("demo"),
+        "mcpServers": plan.mcp_servers or None,
+        "directories": plan.additional_directories or None,
     }

@@ -27,6 +27,8 @@ class Session:
         self.mode = PermissionMode(opening.get("mode", PermissionMode.DEFAULT))
         self.model: str = opening.get("model") or MODELS[0]
         self.effort: str = opening.get("effort") or "medium"
+        self.servers: list[dict[str, Any]] = opening.get("mcpServers") or []
+        self.directories: list[str] = opening.get("directories") or []
         self.shell = Shell(directory)
         self.leaves_at_end = True
         """It exits when its input ends; only a misbehaviour changes that."""

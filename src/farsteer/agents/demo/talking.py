@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -106,6 +107,20 @@ def _model(turn: Turn, argument: str) -> None:
 @talking("usage", "says how full its context is; every turn ends with a usage report")
 def _usage(turn: Turn, argument: str) -> None:
     turn.say(f"My context holds {turn.session.tokens()} tokens.")
+
+
+@talking("servers", "names the servers of tools and the further directories it was given; it uses neither")
+def _servers(turn: Turn, argument: str) -> None:
+    import hashlib
+
+    lines: list[str] = []
+    for server in turn.session.servers:
+        secret = json.dumps([server.get("args"), server.get("env"), server.get("headers")])
+        digest = hashlib.sha256(secret.encode()).hexdigest()[:12]
+        where = server.get("command") or server.get("url")
+        lines.append(f"{server['name']}: {server.get('type', 'stdio')} {where}, the rest is {digest}")
+    lines += [f"directory {path}" for path in turn.session.directories]
+    turn.say("\n".join(lines) or "I was given none.")
 
 
 @talking("title <text>", "gives the session a title")

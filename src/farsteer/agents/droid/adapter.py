@@ -43,6 +43,7 @@ class DroidAdapter(Adapter):
     capabilities: ClassVar[Capabilities] = Capabilities(
         resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, file_restore=True,
         approvals=True, questions=True, plans=True, images=True, usage=True, import_history=True,
+        mcp_servers=True,
     )  # fmt: skip
     environment_names: ClassVar[tuple[str, ...]] = ("FACTORY_*",)
 

@@ -13,6 +13,7 @@ from farsteer.agents.droid.rpc import Rpc, read
 from farsteer.agents.droid.settings import Dial
 from farsteer.core.errors import AgentError, BadRequest, ErrorCode, NotCapable, NotFound
 from farsteer.core.launch import Start
+from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.wire import Wire
 
 MACHINE = "farsteer"
@@ -48,10 +49,13 @@ class Opening:
         self._dial = dial
         self._directory = directory
         self._timeout = timeout
+        self._servers: dict[str, Any] = {}
 
     async def perform(self, plan: LaunchPlan) -> Session:
         """The opened conversation, with its id. Raises FarsteerError."""
         native_id = plan.decision.native_id
+        if plan.mcp_servers:
+            self._servers = {"mcpServers": [_server(server) for server in plan.mcp_servers]}
         if plan.fork_of is not None:
             source = await self.load(plan.fork_of)
             session = await self.cut(source, plan.cut_at) if plan.cut_at else None
@@ -72,7 +76,7 @@ class Opening:
 
     async def load(self, native_id: str) -> Session:
         """Needs nothing before it, except on CLIs that want any session to be there first."""
-        params = {"sessionId": native_id}
+        params: dict[str, Any] = {"sessionId": native_id, **self._servers}
         try:
             try:
                 answer = await self._call("load_session", params)
@@ -117,7 +121,7 @@ class Opening:
             )
 
     async def _initialize(self, plan: LaunchPlan) -> Session:
-        params = {"machineId": MACHINE, "cwd": self._directory}
+        params: dict[str, Any] = {"machineId": MACHINE, "cwd": self._directory, **self._servers}
         wanted = self._dial.want(plan.permission_mode, plan.model, plan.effort)
         try:
             answer = await self._call("initialize_session", params | wanted)
@@ -136,6 +140,14 @@ class Opening:
 
     async def _call(self, method: str, params: dict[str, Any], *, optional: bool = False) -> msgspec.Raw:
         return await self._rpc.call(method, params, self._timeout, optional=optional)
+
+
+def _server(server: McpServer) -> dict[str, Any]:
+    """As Droid wants it: programs have no type, and headers are a list."""
+    if server.type is McpTransport.STDIO:
+        return {"name": server.name, "command": server.command, "args": [*server.args], "env": server.env}
+    headers = [{"name": name, "value": value} for name, value in server.headers.items()]
+    return {"type": server.type.value, "name": server.name, "url": server.url, "headers": headers}
 
 
 class _Moved(Wire):
