@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from farsteer.core.errors import (
+    AgentError,
     BadRequest,
     ErrorCode,
     FarsteerError,
@@ -57,9 +58,11 @@ def rpc_error(error: FarsteerError) -> RpcError:
             code = AUTH_REQUIRED
         case NotFound():
             code = RESOURCE_NOT_FOUND
+        case AgentError():
+            code = INTERNAL_ERROR
         case BadRequest() | Unprocessable():
             code = INVALID_PARAMS
         case _:
             code = INTERNAL_ERROR
     details = {} if error.code is ErrorCode.INTERNAL else error.details
-    return RpcError(code, error.message, {"code": error.code.value, **details})
+    return RpcError(code, error.message, {**details, "code": error.code.value})

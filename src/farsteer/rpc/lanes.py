@@ -18,8 +18,11 @@ class Lanes:
     def __init__(self) -> None:
         self._work: dict[str | None, deque[Work]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._count = 0
+        self._progress = asyncio.Event()
 
     def put(self, key: str | None, work: Work) -> None:
+        self._count += 1
         waiting = self._work.get(key)
         if waiting is not None:
             waiting.append(work)
@@ -29,6 +32,12 @@ class Lanes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def room(self, most: int) -> None:
+        """Returns while no more than `most` wait."""
+        while self._count > most:
+            self._progress.clear()
+            await self._progress.wait()
+
     async def empty(self) -> None:
         """Everything that was put here has been handled."""
         while self._tasks:
@@ -37,6 +46,7 @@ class Lanes:
     async def close(self) -> None:
         """Nothing more begins; what has begun is ended."""
         self._work.clear()
+        self._count = 0
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -49,6 +59,8 @@ class Lanes:
         waiting = self._work[key]
         while waiting:
             try:
+                self._count -= 1
+                self._progress.set()
                 await waiting.popleft()()
             except Exception:  # noqa: BLE001
                 _log.exception("a message could not be handled")

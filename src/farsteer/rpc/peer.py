@@ -24,6 +24,10 @@ from farsteer.rpc.messages import Answer, Id, Malformed, Message, Notification, 
 CANCEL = "$/cancel_request"
 _UNSENT = 1024 * 1024
 """Bytes that may wait to be written before `room` waits."""
+_UNHANDLED = 10_000
+"""Messages that may wait to be handled before nothing more is read."""
+_AT_ONCE = 10_000
+"""Requests that may be under way; one more is refused."""
 
 _SETTLE_SECONDS = 1.0
 
@@ -43,7 +47,11 @@ class Lines(Protocol):
 
 
 class Handler(Protocol):
-    """Parameters are what was sent, whatever that is; raise RpcError or FarsteerError to refuse."""
+    """Parameters are what was sent, whatever that is; raise RpcError or FarsteerError to refuse.
+
+    A notification's handler holds its session up until it returns, so it must not wait for an answer from the other
+    end; a request's may.
+    """
 
     async def request(self, method: str, params: Any) -> Any: ...
 
@@ -65,8 +73,8 @@ class Peer:
         self._ids = itertools.count(1)
         self._calls: dict[Id, _Call] = {}
         self._answering: dict[Id, asyncio.Task[None]] = {}
-        self._waiting: set[Id] = set()
-        """Requests that have not begun; one that is cancelled before leaves."""
+        self._waiting: dict[Id, bool] = {}
+        """Requests that have not begun, and whether each was cancelled before it did."""
         self._lanes = Lanes()
         self._unsent: list[bytes] = []
         self._size = 0
@@ -74,6 +82,8 @@ class Peer:
         self._written = asyncio.Event()
         self._written.set()
         self._closed = False
+        self._silent = False
+        """Nothing more is said."""
 
     async def run(self) -> None:
         """Until the other end has said its last. Then nobody waits any more, on either side."""
@@ -82,6 +92,7 @@ class Peer:
                 for line in batch:
                     for message in read(line):
                         self._take(message)
+                await self._lanes.room(_UNHANDLED)
             await self._settle()
         finally:
             await self.close()
@@ -111,8 +122,9 @@ class Peer:
         await asyncio.gather(*answering, return_exceptions=True)
         await self._lanes.close()
         for id in self._waiting:
-            self._send({"jsonrpc": "2.0", "id": id, "error": Disconnected().body})
+            self._refuse(id, Disconnected())
         self._waiting.clear()
+        self._silent = True
         await self.flushed()
 
     @property
@@ -161,7 +173,12 @@ class Peer:
         while self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer])
 
+    def _refuse(self, id: Id, error: RpcError) -> None:
+        self._send({"jsonrpc": "2.0", "id": id, "error": error.body})
+
     def _send(self, message: dict[str, Any]) -> None:
+        if self._silent:
+            return
         data = encode(message) + b"\n"
         self._unsent.append(data)
         self._size += len(data)
@@ -183,7 +200,13 @@ class Peer:
     def _take(self, message: Message) -> None:
         match message:
             case Request():
-                self._waiting.add(message.id)
+                if message.id in self._waiting or message.id in self._answering:
+                    self._refuse(message.id, RpcError(INVALID_REQUEST, "a request with this id is under way"))
+                    return
+                if len(self._waiting) + len(self._answering) >= _AT_ONCE:
+                    self._refuse(message.id, RpcError(INVALID_REQUEST, "too many requests are under way"))
+                    return
+                self._waiting[message.id] = False
                 self._lanes.put(_session(message.params), lambda: self._begin(message))
             case Notification(method="$/cancel_request"):
                 self._cancel(message.params)
@@ -197,22 +220,22 @@ class Peer:
                 if call is not None:
                     self._lanes.put(call.key, lambda: _resolve(call, message))
             case Malformed():
-                self._send({"jsonrpc": "2.0", "id": message.id, "error": message.error.body})
+                self._refuse(message.id, message.error)
 
     async def _begin(self, request: Request) -> None:
         """In its place in the order; how long it takes holds nothing up."""
-        if request.id not in self._waiting:
-            error = RpcError(CANCELLED, "the request was cancelled")
-            self._send({"jsonrpc": "2.0", "id": request.id, "error": error.body})
-            return
-        self._waiting.discard(request.id)
-        if request.id in self._answering:
-            error = RpcError(INVALID_REQUEST, "a request with this id is being answered")
-            self._send({"jsonrpc": "2.0", "id": request.id, "error": error.body})
+        if self._waiting.pop(request.id):
+            self._refuse(request.id, RpcError(CANCELLED, "the request was cancelled"))
             return
         task = asyncio.get_running_loop().create_task(self._answer(request))
         self._answering[request.id] = task
+        task.add_done_callback(lambda _: self._never_began(request.id))
         await asyncio.sleep(0)
+
+    def _never_began(self, id: Id) -> None:
+        """A task that is cancelled before its first step answers nothing by itself."""
+        if self._answering.pop(id, None) is not None:
+            self._refuse(id, RpcError(CANCELLED, "the request was cancelled"))
 
     async def _answer(self, request: Request) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
@@ -237,7 +260,8 @@ class Peer:
         id = (fields(params) or {}).get("requestId")
         if not isinstance(id, str | int | float):
             return
-        self._waiting.discard(id)
+        if id in self._waiting:
+            self._waiting[id] = True
         task = self._answering.get(id)
         if task is not None:
             task.cancel()
