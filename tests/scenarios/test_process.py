@@ -66,6 +66,21 @@ async def test_23_message_between_abort_and_cleanup(world: World) -> None:
     assert len(chat.adapter.launches) == 2
 
 
+async def test_23_resume_between_stop_and_cleanup(world: World) -> None:
+    """Who asks for a process while the old one ends gets the next one."""
+    world.limit(stop_grace=0.2)
+    chat = await world.create()
+    await chat.begin("stubborn")
+    await chat.until(ev.AgentMessage)
+    stopping = asyncio.create_task(chat.stop())
+    await eventually(chat.ending)
+    await chat.resume()
+    await stopping
+    assert chat.state.status is SessionStatus.IDLE
+    assert chat.alive() == [chat.pid]
+    assert len(chat.adapter.plans) == 2
+
+
 @pytest.mark.parametrize("agent", ["demo", "droid"])
 async def test_24_crash_mid_turn(world: World, agent: str) -> None:
     world.droid()

@@ -229,6 +229,8 @@ class SessionActor:
         while self._rewinding is None and self.state.turn_id is None:
             item = next_item(self.state.queue)
             if item is None:
+                if self._launcher.wanted:
+                    await self._launcher.ensure()
                 self._launcher.settle()
                 return
             if self._launcher.outdated:

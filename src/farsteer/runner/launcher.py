@@ -58,6 +58,11 @@ class Launcher:
         """Whom to talk to."""
         return self.life.launch if self.life is not None and not self.life.warm else None
 
+    @property
+    def wanted(self) -> bool:
+        """There is no process, and somebody waits for one: the last was ending when they asked."""
+        return self.life is None and bool(self._waiting_ready)
+
     def when_ready(self, done: asyncio.Future[Any]) -> None:
         self._waiting_ready.append(done)
 
@@ -184,7 +189,8 @@ class Launcher:
         if life.reason is None:
             self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
         await self._log.flush()
-        self._answer(self._waiting_ready, error)
+        if life.reason is None:
+            self._answer(self._waiting_ready, error)
         self._answer(self._waiting_stopped, None)
         return error if life.reason is None else None
 
@@ -224,6 +230,7 @@ class Launcher:
         self._warmth.disarm()
         if self.life is None:
             return False
+        self._answer(self._waiting_ready, AgentError(reason, code=ErrorCode.AGENT_DIED))
         self._waiting_stopped.append(done)
         self.life.end(reason)
         # It may have been ending already, for another to follow.
@@ -248,7 +255,8 @@ class Launcher:
             self._warmth.failed()
         elif life.reason is None:
             self.warm_soon()
-        self._answer(self._waiting_ready, AgentError(output.reason, code=ErrorCode.AGENT_DIED))
+        if life.reason is None:
+            self._answer(self._waiting_ready, AgentError(output.reason, code=ErrorCode.AGENT_DIED))
         self._answer(self._waiting_stopped, None)
 
     def close(self) -> None:
