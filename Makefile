@@ -25,7 +25,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check test test-agents bench lock clean
+.PHONY: help setup up fmt lint types check test test-faults test-agents bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -48,10 +48,14 @@ types: setup ## check types
 	@$(BIN)/basedpyright </dev/null
 
 check: lint types ## lint, types and the fast tests: under a minute
-	@$(PYTEST) -m "not slow and not vendor" </dev/null
+	@$(PYTEST) -m "not slow and not faults and not vendor" </dev/null
 
 test: lint types ## lint, types and all tests that need no vendor CLI
-	@$(PYTEST) -m "not vendor" </dev/null
+	@$(PYTEST) -m "not faults and not vendor" </dev/null
+
+# FAULT_RUNS=1000 and SEED=7 change how many and which.
+test-faults: setup ## the state machine's long run and 200 random kills
+	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults </dev/null
 
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null
