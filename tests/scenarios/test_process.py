@@ -205,6 +205,18 @@ async def test_31_stop_during_startup(world: World, chat: Chat, by: str) -> None
     assert item not in started(chat)
 
 
+@pytest.mark.parametrize("by", ["stop", "abort"])
+async def test_31_stop_right_after_a_message(world: World, chat: Chat, by: str) -> None:
+    """It does not overtake the message, which would then be executed after it."""
+    await chat.stop()
+    chat.adapter.gate.clear()
+    item = await chat.send("say never")
+    await (chat.stop() if by == "stop" else chat.abort())
+    assert await chat.outcome(item) is ItemState.CANCELLED
+    chat.adapter.gate.set()
+    assert "never" not in (await chat.say("history")).answer
+
+
 async def test_32_interrupt_acknowledged_but_hung_tool(world: World) -> None:
     world.limit(interrupt_end=0.3)
     chat = await world.create()

@@ -38,10 +38,12 @@ class Dispatch:
             self._pump(namespace, machine_id, session_id), f"messages of {session_id}"
         )
 
-    async def drain(self, namespace: str, machine_id: str, session_id: str) -> None:
-        """Hand over what there is, and wait until the runner has answered to all of it."""
+    async def drain(
+        self, namespace: str, machine_id: str, session_id: str, seconds: float | None = None
+    ) -> None:
+        """Hand over what there is, and wait until the runner has answered to all of it, or for so long."""
         self.kick(namespace, machine_id, session_id)
-        await asyncio.wait([self._pumps[session_id]])
+        await asyncio.wait([self._pumps[session_id]], timeout=seconds)
 
     async def connected(self, namespace: str, machine_id: str) -> None:
         """A machine is back: everything it has not confirmed is handed over."""

@@ -39,6 +39,8 @@ from farsteer.hub.view import joined_queue, session_view
 
 MAX_SESSIONS = 200
 MAX_MESSAGES = 200
+_HALT_SECONDS = 1.0
+"""How long a stop lets the messages before it go first."""
 
 
 class Sessions:
@@ -159,10 +161,10 @@ class Sessions:
         return await self._store.clear(caller.namespace, session_id, request.keep_count)
 
     async def abort(self, caller: Caller, session_id: str) -> Done:
-        return await self._command(caller, session_id, do.Abort())
+        return await self._halt(caller, session_id, do.Abort())
 
     async def stop(self, caller: Caller, session_id: str) -> Done:
-        return await self._command(caller, session_id, do.Stop())
+        return await self._halt(caller, session_id, do.Stop())
 
     async def resume(self, caller: Caller, session_id: str) -> Done:
         return await self._command(caller, session_id, do.Resume())
@@ -208,6 +210,15 @@ class Sessions:
             await self._dispatch.drain(*where)
             with nullcontext() if hurried.offered else suppress(NotFound, Conflict):
                 await self._machines.call(*where, command)
+        return Done()
+
+    async def _halt(self, caller: Caller, session_id: str, command: do.Abort | do.Stop) -> Done:
+        """Behind what was sent before it, which would go on after it otherwise; a hung agent does not hold it up."""
+        caller.require(Scope.WRITE)
+        row = await self._store.session(caller.namespace, session_id)
+        if row.accepted:
+            await self._dispatch.drain(caller.namespace, row.machine_id, session_id, _HALT_SECONDS)
+        await self._machines.call(caller.namespace, row.machine_id, session_id, command)
         return Done()
 
     async def _command(self, caller: Caller, session_id: str, command: do.Command) -> Done:
