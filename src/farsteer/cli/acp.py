@@ -6,12 +6,12 @@ import argparse
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
-from farsteer.cli.editors import EDITORS, configuration
 from farsteer.cli.logs import log_to_stderr
 from farsteer.cli.main import DONE
 
@@ -28,8 +28,11 @@ and runner are part of this process.
 stdout carries protocol lines and nothing else.
 """
 
+EDITORS = ("zed", "jetbrains", "nvim", "toad")
+
 EXAMPLES = """\
   farsteer acp --print-config zed
+  farsteer acp --print-config jetbrains --agent droid > ~/.jetbrains/acp.json
   farsteer acp --agent droid
   farsteer acp --hub https://hub.example --session 3f2a0000-0000-4000-8000-000000000000
 """
@@ -47,6 +50,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--machine", metavar="M", help="id, name or host of the machine (default: this one)")
     parser.add_argument("--session", metavar="ID", help="be in this session instead of a new one")
     parser.add_argument(
+        "--lenient",
+        action="store_true",
+        help="leave out the MCP servers and further directories an agent cannot take, instead of refusing",
+    )
+    parser.add_argument(
         "--print-config",
         metavar="EDITOR",
         choices=EDITORS,
@@ -54,21 +62,29 @@ def main(argv: Sequence[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     if arguments.print_config:
-        print(configuration(arguments.print_config, _options(arguments)))
-        return DONE
+        return _print_config(arguments)
     if arguments.action == "login":
         from farsteer.cli import login
 
-        return login.main(["--hub", arguments.hub] if arguments.hub else [])
+        given = (("--hub", arguments.hub), ("--home", arguments.home))
+        return login.main([part for name, value in given if value for part in (name, value)])
     log_to_stderr(logging.WARNING)
     return context.run(_run(arguments))
 
 
+def _print_config(arguments: argparse.Namespace) -> int:
+    from farsteer.cli.editors import PLACES, configuration
+
+    print(f"for {PLACES[arguments.print_config]}:", file=sys.stderr)
+    print(configuration(arguments.print_config, _options(arguments)))
+    return DONE
+
+
 def _options(arguments: argparse.Namespace) -> list[str]:
     """The options of this call, for the editor's configuration."""
-    given = (("--hub", arguments.hub), ("--home", arguments.home), ("--agent", arguments.agent))
-    given = (*given, ("--machine", arguments.machine))
-    return [part for name, value in given if value for part in (name, value)]
+    given = [(f"--{name}", getattr(arguments, name)) for name in ("hub", "home", "agent", "machine")]
+    options = [part for name, value in given if value for part in (name, value)]
+    return [*options, "--lenient"] if arguments.lenient else options
 
 
 async def _run(arguments: argparse.Namespace) -> int:
@@ -85,14 +101,30 @@ async def _run(arguments: argparse.Namespace) -> int:
         async with steering(arguments) as (found, _):
             yield found
 
-    pipes = Pipes(Reader(source), Writer(target))
-    options = Options(agent=arguments.agent, machine=arguments.machine, session_id=arguments.session)
+    def forget() -> None:
+        from farsteer.client.access import login_file
+
+        login_file(context.home(arguments)).unlink(missing_ok=True)
+
+    writer = Writer(target)
+    pipes = Pipes(Reader(source), writer)
+    options = Options(
+        agent=arguments.agent, machine=arguments.machine, session_id=arguments.session, lenient=arguments.lenient,
+        forget=forget,
+    )  # fmt: skip
     conversing = asyncio.create_task(converse(pipes, options, hub))
+    unheard = asyncio.create_task(writer.broken.wait())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, conversing.cancel)
     try:
+        # An editor that reads no more is as gone as one that says no more.
+        await asyncio.wait([conversing, unheard], return_when=asyncio.FIRST_COMPLETED)
+        if unheard.done():
+            conversing.cancel()
         await conversing
     except asyncio.CancelledError:
-        logging.getLogger(__name__).info("ended by a signal")
+        logging.getLogger(__name__).info("ended before the editor said its last")
+    finally:
+        unheard.cancel()
     await pipes.flush()
     return DONE

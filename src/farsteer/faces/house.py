@@ -20,6 +20,8 @@ class House:
         """`later`: opened when it is first asked for, or told to begin."""
         self._open = hub
         self._over = asyncio.Event()
+        self._left = asyncio.Event()
+        """Set to leave the hub that is open now."""
         self._living: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Steering] = asyncio.get_running_loop().create_future()
         if not later:
@@ -31,7 +33,7 @@ class House:
 
     def begin(self) -> None:
         self._opened = asyncio.get_running_loop().create_future()
-        self._living = asyncio.create_task(self._live(self._opened))
+        self._living = asyncio.create_task(self._live(self._opened, self._left))
 
     async def opened(self) -> Steering:
         """The hub. Raises FarsteerError if there is none to be had now."""
@@ -44,17 +46,27 @@ class House:
         """The hub, for those who are in a session of it."""
         return self._opened.result()
 
+    async def reopen(self) -> None:
+        """Leave this hub; whoever asks next finds the one that is to be had then."""
+        if self._living is None or self._over.is_set():
+            return
+        left, self._living = self._living, None
+        self._left.set()
+        self._left = asyncio.Event()
+        await left
+
     async def close(self) -> None:
         self._over.set()
+        self._left.set()
         if self._living is not None:
             await self._living
 
-    async def _live(self, opened: asyncio.Future[Steering]) -> None:
+    async def _live(self, opened: asyncio.Future[Steering], left: asyncio.Event) -> None:
         """In one task from begin to end."""
         try:
             async with self._open() as steering:
                 opened.set_result(steering)
-                await self._over.wait()
+                await left.wait()
         except Exception as error:  # noqa: BLE001
             if opened.done():
                 _log.exception("the hub did not end well")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from farsteer import __version__
 from farsteer.client.access import absolute
 from farsteer.client.machines import choose_machine
 from farsteer.client.steering import Steering
@@ -23,17 +20,16 @@ from farsteer.faces.acp import options
 from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.attached import Attached
 from farsteer.faces.acp.content import message
+from farsteer.faces.acp.extras import Extras
+from farsteer.faces.acp.greeting import LOGIN, Client, greeting
+from farsteer.faces.acp.listing import SOURCE, listed, source_of
 from farsteer.faces.house import House
-from farsteer.rpc.errors import AUTH_REQUIRED, INVALID_PARAMS, RpcError, unknown_method
+from farsteer.rpc.errors import INVALID_PARAMS, RpcError, unknown_method
 from farsteer.rpc.messages import fields
 from farsteer.rpc.peer import Peer
 
-PROTOCOL = 1
-LOGIN = "farsteer-login"
-SOURCE = "acp"
-_LISTED = 100
 _AFTER_ANSWER = 0.005
-_SOURCE_CHARS = 100
+_CLOSE_SECONDS = 10.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +38,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     machine: str | None = None
     session_id: str | None = None
-    """The session that `session/new` gives, instead of a new one."""
+    """The session that the first `session/new` gives, instead of a new one."""
+    lenient: bool = False
+    """What an agent cannot be given, such as tool servers, is left out instead of refused."""
+    forget: Callable[[], object] | None = None
+    """Logs out; None: who came by this road cannot."""
 
 
 class AcpAgent:
@@ -53,11 +53,14 @@ class AcpAgent:
         self._house = house
         self._sessions: dict[str, Attached] = {}
         """By the client's name for them."""
-        self._forms = False
+        self._client = Client()
+        self._named = given.session_id
+        self._extras: dict[str, Extras] = {}
+        """What each session was begun with here."""
         self._methods: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
-            "logout": self._logout,
+            **({} if given.forget is None else {"logout": self._logout}),
             "session/new": self._new,
             "session/load": self._load,
             "session/resume": self._resume,
@@ -83,8 +86,10 @@ class AcpAgent:
             raise RpcError(INVALID_PARAMS, f"{method} takes an object")
         try:
             return await known(given)
-        except Unauthorized as error:
-            raise RpcError(AUTH_REQUIRED, error.message, {"code": error.code.value}) from None
+        except Unauthorized:
+            # Whoever logs in now has another token, perhaps of another hub.
+            await self._part()
+            raise
 
     async def notification(self, method: str, params: Any) -> None:
         if method == "session/cancel":
@@ -97,35 +102,15 @@ class AcpAgent:
         for attached in [*self._sessions.values()]:
             await attached.leave()
         self._sessions.clear()
+        self._extras.clear()
 
     # -- the connection
 
     async def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        client = fields(params.get("clientCapabilities")) or {}
-        elicitation = fields(client.get("elicitation")) or {}
-        self._forms = fields(elicitation.get("form")) is not None
+        self._client = Client.of(params)
         # After the answer, for opening a hub inside this process takes longer than an editor should wait for it.
         asyncio.get_running_loop().call_later(_AFTER_ANSWER, self._house.begin_once)
-        return {
-            "protocolVersion": PROTOCOL,
-            "agentCapabilities": {
-                "loadSession": True,
-                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": False, "sse": False},
-                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "fork": {}},
-                "auth": {"logout": {}},
-            },
-            "agentInfo": {"name": "farsteer", "title": "Farsteer", "version": __version__},
-            "authMethods": [
-                {
-                    "id": LOGIN,
-                    "name": "Log in to a hub",
-                    "description": "Asks for the hub's address and its access token",
-                    "type": "terminal",
-                    "args": ["login"],
-                }
-            ],
-        }
+        return greeting(self._client, local=self._given.forget is not None)
 
     async def _authenticate(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("methodId") != LOGIN:
@@ -134,62 +119,87 @@ class AcpAgent:
         return {}
 
     async def _logout(self, params: dict[str, Any]) -> dict[str, Any]:
-        """This connection forgets its sessions; `farsteer logout` forgets the token."""
-        await self.leave()
+        assert self._given.forget is not None
+        self._given.forget()
+        await self._part()
         return {}
+
+    async def _part(self) -> None:
+        """Away from this hub; the next request looks for one anew."""
+        await self.leave()
+        await self._house.reopen()
 
     # -- sessions
 
     async def _new(self, params: dict[str, Any]) -> dict[str, Any]:
-        if self._given.session_id is not None:
-            return await self._enter(self._given.session_id, replay=False, late=True)
-        session_id = await self._create(_directory(params), self._given.agent, params)
-        return await self._enter(session_id, replay=False)
-
-    async def _create(
-        self, directory: str, agent: str | None, params: dict[str, Any], name: str | None = None
-    ) -> str:
+        directory, extras = _directory(params), Extras.of(params)
+        if self._named is not None:
+            result = await self._enter(self._named, replay=False, late=True)
+            self._named = None
+            return result
         hub = await self._hub()
         machine = choose_machine(await hub.machines(), self._given.machine)
-        _refuse_extras(params, agent)
-        source = SOURCE if name is None else f"{SOURCE}:{name}"
         request = CreateSession(
-            machine_id=machine.id, directory=absolute(directory), agent=agent, source=source[:_SOURCE_CHARS]
+            machine_id=machine.id, directory=absolute(directory), agent=self._given.agent, source=SOURCE
         )
-        return (await hub.create_session(request)).session_id
+        session_id = await self._create(hub, request, extras)
+        self._extras[session_id] = extras
+        return await self._enter(session_id, replay=False)
+
+    async def _create(self, hub: Steering, request: CreateSession, extras: Extras) -> str:
+        """In the lenient way with as much of it as the agent can take."""
+        *more, least = [extras, *(extras.less if self._given.lenient else [])]
+        for wanted in more:
+            with suppress(NotCapable):
+                return (await hub.create_session(wanted.added(request))).session_id
+        try:
+            return (await hub.create_session(least.added(request))).session_id
+        except NotCapable as error:
+            raise (_hinted(error) if least else error) from None
 
     async def _load(self, params: dict[str, Any]) -> dict[str, Any]:
-        _refuse_extras(params, None)
-        result = await self._enter(_session_id(params), replay=True)
-        del result["sessionId"]
-        return result
+        return await self._back(params, replay=True)
 
     async def _resume(self, params: dict[str, Any]) -> dict[str, Any]:
-        _refuse_extras(params, None)
-        result = await self._enter(_session_id(params), replay=False)
+        return await self._back(params, replay=False)
+
+    async def _back(self, params: dict[str, Any], *, replay: bool) -> dict[str, Any]:
+        """A session keeps what it was begun with, so what the client brings along now is only looked at."""
+        Extras.of(params)
+        result = await self._enter(_session_id(params), replay=replay)
         del result["sessionId"]
         return result
 
-    async def _enter(
-        self, name: str, *, replay: bool, late: bool = False, session_id: str | None = None
-    ) -> dict[str, Any]:
+    async def _enter(self, name: str, *, replay: bool, late: bool = False) -> dict[str, Any]:
         """Be in a session. `late`: the past is told after the answer, because before it nobody listens."""
         hub = await self._hub()
-        found = session_id or await self._find(hub, name)
-        before = self._sessions.pop(name, None)
-        if before is not None:
-            await before.leave()
-        attached = Attached(self._peer, hub, Desk(self._peer, forms=self._forms), found, name)
-        try:
-            view = await attached.enter(replay=replay, late=late)
+        known = self._sessions.get(name)
+        if known is not None:
+            view = await known.again(replay=replay or late)
             result = await self._described(hub, name, view)
-        except BaseException:
-            await attached.leave()
-            raise
+            known.ask_again()
+            return result
+        attached, result = await self._attach(
+            hub, name, await self._find(hub, name), replay=replay, late=late
+        )
+        before = self._sessions.get(name)
+        if before is not None:  # the client asked for it twice at once
+            await before.leave()
         self._sessions[name] = attached
         # Nothing else runs between this and the answer, so the first update comes after it.
         attached.begin()
         return result
+
+    async def _attach(
+        self, hub: Steering, name: str, session_id: str, *, replay: bool, late: bool = False
+    ) -> tuple[Attached, dict[str, Any]]:
+        attached = Attached(self._peer, hub, Desk(self._peer, forms=self._client.forms), session_id, name)
+        try:
+            view = await attached.enter(replay=replay, late=late)
+            return attached, await self._described(hub, name, view)
+        except BaseException:
+            await attached.leave()
+            raise
 
     async def _described(self, hub: Steering, name: str, view: SessionView) -> dict[str, Any]:
         machine = await _machine(hub, view)
@@ -210,48 +220,46 @@ class AcpAgent:
             with suppress(NotFound):
                 return (await hub.session(name)).id
         async for view in hub.sessions():
-            if view.source == f"{SOURCE}:{name}"[:_SOURCE_CHARS]:
+            if view.source == source_of(name):
                 return view.id
         raise NotFound("no such session", sessionId=name)
 
     async def _list(self, params: dict[str, Any]) -> dict[str, Any]:
-        hub = await self._hub()
-        cwd, cursor = params.get("cwd"), params.get("cursor")
-        try:
-            first = 0 if cursor is None else int(str(cursor))
-        except ValueError:
-            raise BadRequest("this cursor is not one of ours") from None
-        found = [view async for view in _matching(hub, cwd, first + _LISTED + 1)]
-        page = found[first : first + _LISTED]
-        result: dict[str, Any] = {"sessions": [_info(view) for view in page]}
-        if len(found) > first + _LISTED:
-            result["nextCursor"] = str(first + _LISTED)
-        return result
+        return await listed(await self._hub(), params.get("cwd"), params.get("cursor"))
 
     async def _close(self, params: dict[str, Any]) -> dict[str, Any]:
         name = _session_id(params)
         hub = await self._hub()
         session_id = await self._find(hub, name)
-        attached = self._sessions.pop(name, None)
-        if attached is not None:
-            await attached.cancel()
-        await hub.stop(session_id)
-        if attached is not None:
-            await attached.leave()
+        attached = self._forgotten(name)
+        try:
+            if attached is not None:
+                await attached.cancel()
+            await hub.stop(session_id)
+            if attached is not None:
+                await attached.settled(_CLOSE_SECONDS)
+        finally:
+            if attached is not None:
+                await attached.leave()
         return {}
+
+    def _forgotten(self, name: str) -> Attached | None:
+        self._extras.pop(name, None)
+        return self._sessions.pop(name, None)
 
     async def _delete(self, params: dict[str, Any]) -> dict[str, Any]:
         name = _session_id(params)
         hub = await self._hub()
         with suppress(NotFound):
             await hub.delete(await self._find(hub, name))
-        attached = self._sessions.pop(name, None)
+        attached = self._forgotten(name)
         if attached is not None:
             await attached.leave()
         return {}
 
     async def _fork(self, params: dict[str, Any]) -> dict[str, Any]:
-        _refuse_extras(params, None)
+        """A fork has what its source has; what the client brings along now is only looked at."""
+        Extras.of(params)
         hub = await self._hub()
         forked = await hub.fork(await self._find(hub, _session_id(params)))
         return await self._enter(forked.id, replay=False)
@@ -292,8 +300,10 @@ class AcpAgent:
         if not isinstance(value, str) or not value:
             raise BadRequest("a model is a name")
         view = await (await self._hub()).session(attached.id)
-        if value == options.DEFAULT and view.model is None:
-            return
+        if value == options.DEFAULT:
+            if view.model is None:
+                return
+            raise BadRequest("a model was chosen already: choose another by its name")
         await (await self._hub()).set_model(attached.id, value)
 
     async def _choose_effort(self, attached: Attached, value: Any) -> None:
@@ -319,10 +329,26 @@ class AcpAgent:
             raise BadRequest("an agent is a name")
         if view.last_message is not None or view.turn_id is not None or view.queue:
             raise Conflict("a conversation stays with its agent: begin a new session for another one")
-        created = await self._create(view.directory, value, {}, attached.name)
-        await self._enter(attached.name, replay=False, session_id=created)
-        await hub.delete(view.id)
-        return self._sessions[attached.name]
+        request = CreateSession(
+            machine_id=view.machine_id, directory=view.directory, agent=value, source=source_of(attached.name),
+            permission_mode=view.permission_mode,
+        )  # fmt: skip
+        extras = self._extras.get(attached.name)
+        if extras is None and (view.mcp_servers or view.additional_directories):
+            raise Conflict("only where this session was begun its MCP servers are known: begin a new one")
+        created = await self._create(hub, request, extras or Extras())
+        try:
+            other, _ = await self._attach(hub, attached.name, created, replay=False)
+        except BaseException:
+            with suppress(FarsteerError):
+                await hub.delete(created)
+            raise
+        self._sessions[attached.name] = other
+        other.begin()
+        await attached.leave()
+        with suppress(NotFound):
+            await hub.delete(view.id)
+        return other
 
     # -- small things
 
@@ -336,15 +362,6 @@ class AcpAgent:
         return attached
 
 
-async def _matching(hub: Steering, cwd: Any, most: int) -> AsyncIterator[SessionView]:
-    count = itertools.count(1)
-    async for view in hub.sessions():
-        if cwd is None or view.directory == cwd:
-            yield view
-            if next(count) >= most:
-                return
-
-
 async def _machine(hub: Steering, view: SessionView) -> MachineView | None:
     try:
         return next((one for one in await hub.machines() if one.id == view.machine_id), None)
@@ -352,17 +369,10 @@ async def _machine(hub: Steering, view: SessionView) -> MachineView | None:
         return None
 
 
-def _info(view: SessionView) -> dict[str, Any]:
-    updated = dt.datetime.fromtimestamp(view.updated_at / 1000, dt.UTC)
-    info: dict[str, Any] = {
-        "sessionId": view.id,
-        "cwd": view.directory,
-        "updatedAt": updated.isoformat().replace("+00:00", "Z"),
-        "_meta": {
-            "farsteer": {"agent": view.agent, "machineId": view.machine_id, "status": view.status.value}
-        },
-    }
-    return {**info, "title": view.title} if view.title else info
+def _hinted(error: NotCapable) -> NotCapable:
+    hinted = NotCapable(f"{error.message}; `farsteer acp --lenient` goes on without")
+    hinted.details = error.details
+    return hinted
 
 
 def _session_id(params: dict[str, Any]) -> str:
@@ -384,11 +394,3 @@ def _mode(value: Any) -> PermissionMode:
         return PermissionMode(value)
     except ValueError:
         raise BadRequest(f"there is no mode {value!r}", choices=[*PermissionMode]) from None
-
-
-def _refuse_extras(params: dict[str, Any], agent: str | None) -> None:
-    """What an agent cannot be given is refused: a client that believes its tools are there would be misled."""
-    for name in ("mcpServers", "additionalDirectories"):
-        if params.get(name):
-            who = f"agent {agent}" if agent else "this agent"
-            raise NotCapable(f"{who} takes no {name} from a client", field=name)

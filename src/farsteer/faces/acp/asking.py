@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
-from farsteer.rpc.errors import RpcError
+from farsteer.rpc.errors import CANCELLED, Disconnected, RpcError
 from farsteer.rpc.messages import fields
 from farsteer.rpc.peer import Peer
+
+_log = logging.getLogger(__name__)
 
 PERMISSION = "session/request_permission"
 ELICITATION = "elicitation/create"
 
+_ALLOW = Option(id="farsteer:allow", name="Allow", kind=OptionKind.ALLOW_ONCE)
+_REJECT = Option(id="farsteer:reject", name="Reject", kind=OptionKind.REJECT_ONCE)
 _SKIP = Option(id="farsteer:skip", name="Skip", kind=OptionKind.REJECT_ONCE)
-_DECISION, _COMMENT = "decision", "comment"
+_ELSEWHERE = Option(
+    id=_SKIP.id, name="Skip (this editor takes no text: answer it elsewhere)", kind=OptionKind.REJECT_ONCE
+)
+_DECISION, _COMMENT = "farsteer:decision", "farsteer:comment"
 
 Decision = Approve | Deny | None
 """None: the person has not decided; somebody else may."""
@@ -31,19 +39,57 @@ class Desk:
     async def ask(self, name: str, approval: Approval) -> Decision:
         """`name` is what the client calls the session."""
         try:
-            match approval.kind:
-                case ApprovalKind.QUESTION if self._forms:
-                    return _answers(approval, await self._form(name, approval, _questions(approval)))
-                case ApprovalKind.QUESTION:
-                    return await self._one_by_one(name, approval)
-                case ApprovalKind.PLAN if self._forms:
-                    return _plan_decision(approval, await self._form(name, approval, _plan_form(approval)))
-                case _:
-                    return _decision(
-                        approval, await self._choose(name, approval, approval.options, approval.title)
-                    )
+            if self._forms and approval.kind is not ApprovalKind.PERMISSION:
+                try:
+                    return await self._by_form(name, approval)
+                except RpcError as error:
+                    if isinstance(error, Disconnected):
+                        raise
+                    _log.warning("the editor shows no form: %s", error.message)
+            return await self._by_options(name, approval)
         except RpcError as error:
+            # Who has gone, or was told to forget it, has decided nothing.
+            if isinstance(error, Disconnected) or error.code == CANCELLED:
+                return None
             return Deny(message=f"the editor could not ask: {error.message}")
+
+    # -- by a form
+
+    async def _by_form(self, name: str, approval: Approval) -> Decision:
+        plan = approval.kind is ApprovalKind.PLAN
+        params = {
+            "sessionId": name,
+            "mode": "form",
+            "message": approval.plan or approval.title,
+            "requestedSchema": _plan_form(approval) if plan else _question_form(approval),
+        }
+        if approval.tool_call_id:
+            params["toolCallId"] = approval.tool_call_id
+        answer = fields(await self._peer.ask(ELICITATION, params, session=name)) or {}
+        match answer.get("action"):
+            case "accept":
+                filled = fields(answer.get("content")) or {}
+                return _planned(approval, filled) if plan else _answered(approval, filled)
+            case "decline":
+                return Deny(message="declined")
+            case _:
+                return None
+
+    # -- by choosing between options
+
+    async def _by_options(self, name: str, approval: Approval) -> Decision:
+        if approval.kind is ApprovalKind.QUESTION:
+            return await self._one_by_one(name, approval)
+        options = approval.options or (_ALLOW, _REJECT)
+        decision = _decision(approval, options, await self._choose(name, approval, options, approval.title))
+        if approval.questions and isinstance(decision, Approve):
+            answers = await self._one_by_one(name, approval)
+            if isinstance(answers, Approve):
+                return Approve(
+                    decision=decision.decision, option_id=decision.option_id, answers=answers.answers
+                )
+            return answers
+        return decision
 
     async def _choose(
         self, name: str, approval: Approval, options: tuple[Option, ...], title: str
@@ -54,36 +100,16 @@ class Desk:
         chosen = outcome.get("optionId")
         return chosen if outcome.get("outcome") == "selected" and isinstance(chosen, str) else None
 
-    async def _form(self, name: str, approval: Approval, schema: dict[str, Any]) -> dict[str, Any] | None:
-        """What was filled in; None: nothing was, and it says `declined` if that was the answer."""
-        params = {
-            "sessionId": name,
-            "mode": "form",
-            "message": approval.plan or approval.title,
-            "requestedSchema": schema,
-        }
-        if approval.tool_call_id:
-            params["toolCallId"] = approval.tool_call_id
-        answer = fields(await self._peer.ask(ELICITATION, params, session=name)) or {}
-        match answer.get("action"):
-            case "accept":
-                return fields(answer.get("content")) or {}
-            case "decline":
-                return {_DECISION: None}
-            case _:
-                return None
-
     async def _one_by_one(self, name: str, approval: Approval) -> Decision:
-        """Each question as a choice between its answers. What has to be written cannot be asked this way."""
+        """Each question as a choice between its answers. What has to be written can only be skipped here."""
         answers: dict[str, list[str]] = {}
         for question in approval.questions:
-            if not question.choices:
-                return Deny(message="this editor cannot ask for a text")
             options = tuple(
                 Option(id=f"farsteer:{number}", name=choice, kind=OptionKind.ALLOW_ONCE)
                 for number, choice in enumerate(question.choices)
             )
-            chosen = await self._choose(name, approval, (*options, _SKIP), question.text)
+            skip = _SKIP if options else _ELSEWHERE
+            chosen = await self._choose(name, approval, (*options, skip), question.text)
             if chosen is None:
                 return None
             picked = [option.name for option in options if option.id == chosen]
@@ -109,18 +135,21 @@ def _permission(name: str, approval: Approval, options: tuple[Option, ...], titl
     return {"sessionId": name, "toolCall": call, "options": offered}
 
 
-def _decision(approval: Approval, chosen: str | None) -> Decision:
-    option = next((option for option in approval.options if option.id == chosen), None)
+def _decision(approval: Approval, options: tuple[Option, ...], chosen: str | None) -> Decision:
+    if chosen is None:
+        return None
+    option = next((option for option in options if option.id == chosen), None)
     if option is None:
         # An id that we did not offer is no answer.
-        return None if chosen is None else Deny(message=f"there was no option {chosen!r}")
+        return Deny(message=f"there was no option {chosen!r}")
+    option_id = option.id if approval.options else None
     if not option.kind.allows:
-        return Deny(option_id=option.id)
+        return Deny(option_id=option_id)
     always = option.kind is OptionKind.ALLOW_ALWAYS
-    return Approve(decision="approved_for_session" if always else "approved", option_id=option.id)
+    return Approve(decision="approved_for_session" if always else "approved", option_id=option_id)
 
 
-def _questions(approval: Approval) -> dict[str, Any]:
+def _question_form(approval: Approval) -> dict[str, Any]:
     properties = {question.id: _property(question) for question in approval.questions}
     return {"type": "object", "properties": properties, "required": [*properties]}
 
@@ -141,43 +170,42 @@ def _property(question: Question) -> dict[str, Any]:
     return found
 
 
-def _answers(approval: Approval, filled: dict[str, Any] | None) -> Decision:
-    if filled is None:
-        return None
-    answers: dict[str, list[str]] = {}
-    for question in approval.questions:
-        value = filled.get(question.id)
-        given = cast("list[Any]", value) if isinstance(value, list) else [value]
-        texts = [str(text) for text in given if text not in (None, "")]
-        if not texts:
-            return Deny(message="not answered")
-        answers[question.id] = texts
-    return Approve(answers=answers)
+def _texts(filled: dict[str, Any], question: Question) -> list[str]:
+    value = filled.get(question.id)
+    given = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [str(text) for text in given if text not in (None, "")]
+
+
+def _answered(approval: Approval, filled: dict[str, Any]) -> Decision:
+    answers = {question.id: _texts(filled, question) for question in approval.questions}
+    return Approve(answers=answers) if all(answers.values()) else Deny(message="not answered")
 
 
 def _plan_form(approval: Approval) -> dict[str, Any]:
-    choices = [{"const": option.id, "title": option.name} for option in approval.options]
+    options = approval.options or (_ALLOW, _REJECT)
+    choices = [{"const": option.id, "title": option.name} for option in options]
     return {
         "type": "object",
         "title": approval.title,
         "properties": {
-            _DECISION: {"type": "string", "title": "What shall happen?", "oneOf": choices},
+            _DECISION: {"type": "string", "title": approval.title, "oneOf": choices},
+            **{question.id: _property(question) for question in approval.questions},
             _COMMENT: {"type": "string", "title": "Comment"},
         },
         "required": [_DECISION],
     }
 
 
-def _plan_decision(approval: Approval, filled: dict[str, Any] | None) -> Decision:
-    if filled is None:
-        return None
+def _planned(approval: Approval, filled: dict[str, Any]) -> Decision:
     chosen, comment = filled.get(_DECISION), filled.get(_COMMENT)
     said = comment if isinstance(comment, str) and comment else None
-    decided = _decision(approval, chosen if isinstance(chosen, str) else "")
-    match decided:
-        case Approve():
-            return Approve(decision=decided.decision, option_id=decided.option_id, message=said)
-        case Deny():
-            return Deny(option_id=decided.option_id, message=said or decided.message)
-        case None:
-            return Deny(message=said or "declined")
+    options = approval.options or (_ALLOW, _REJECT)
+    decided = _decision(approval, options, chosen if isinstance(chosen, str) else "")
+    if isinstance(decided, Approve):
+        answers = {
+            question.id: texts for question in approval.questions if (texts := _texts(filled, question))
+        }
+        return Approve(
+            decision=decided.decision, option_id=decided.option_id, message=said, answers=answers or None
+        )
+    return Deny(option_id=decided.option_id if decided else None, message=said or "declined")

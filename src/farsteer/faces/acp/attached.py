@@ -7,7 +7,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, cast
 
 from farsteer.client.live import Gap, LiveEvent
 from farsteer.client.steering import Steering
@@ -23,6 +23,7 @@ from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.content import Message
 from farsteer.faces.acp.updates import Narrator, Update, commands, usage
 from farsteer.rpc.errors import INTERNAL_ERROR, RpcError
+from farsteer.rpc.messages import fields
 from farsteer.rpc.peer import Peer
 
 _log = logging.getLogger(__name__)
@@ -38,9 +39,24 @@ _STOPS = {
     TurnEndReason.CANCELLED: "cancelled",
 }
 _NEVER_RAN = (ItemState.CANCELLED, ItemState.FAILED, ItemState.UNKNOWN)
+_CANCELLED = "cancelled"
 
 Ending = str | RpcError
 """A stop reason, or what went wrong."""
+
+
+class _Prompt:
+    """Something this client said, until its turn has ended."""
+
+    def __init__(self) -> None:
+        self.item: str | None = None
+        """Its name in the queue, once the hub has it."""
+        self.cancelled = False
+        self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    def end(self, ending: Ending) -> None:
+        if not self.ending.done():
+            self.ending.set_result(ending)
 
 
 class Attached:
@@ -52,21 +68,24 @@ class Attached:
         self._peer = peer
         self._steering = steering
         self._desk = desk
-        self._narrator = Narrator(SessionState(id=session_id, agent="", directory=""))
+        self._narrator = _narrator(session_id)
         self._opened = AsyncExitStack()
         self._events: AsyncIterator[LiveEvent] | None = None
         self._following: asyncio.Task[None] | None = None
+        self._waking = asyncio.Lock()
+        self._telling = asyncio.Lock()
+        """Held by whoever tells the client something that has its place."""
         self._own: set[str] = set()
-        """Local ids of what this client has said."""
-        self._waiting: dict[str, asyncio.Future[Ending]] = {}
-        """Who waits for the end of the turn of each queue item."""
+        """Local ids of what this client has said and the log has not shown yet."""
+        self._prompts: set[_Prompt] = set()
         self._ended: OrderedDict[str, Ending] = OrderedDict()
         """How the latest items ended: their turn may be over before the hub has told us their names."""
         self._turns: dict[str, str] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
-        self._cancelling = False
-        self._past = 0
-        """What is to be told before anything live."""
+        self._past: SessionView | None = None
+        """What is to be told before anything live: everything up to this."""
+        self._behind = False
+        """The log has to be read before anything live."""
 
     # -- coming and going
 
@@ -74,15 +93,36 @@ class Attached:
         """Be told everything from now on, after the past if that is wanted; `late`: when it begins."""
         self._events = await self._opened.enter_async_context(self._steering.follow(self.id))
         view = await self._steering.session(self.id)
+        if late:
+            self._past = view
+            return view
         if replay:
-            await self._read(upto=view.seq)
-        self._past = view.seq if late else 0
-        self._narrator.state = _state(view, 0 if late else max(view.seq, self._narrator.seq))
+            await self._replay(self._narrator, view.seq)
+        self._narrator.state = _state(view)
         return view
 
     def begin(self) -> None:
         """Go on live, from the next turn of the event loop on."""
         self._following = asyncio.get_running_loop().create_task(self._follow(), name=f"acp {self.id}")
+
+    async def again(self, *, replay: bool) -> SessionView:
+        """The client enters a session that it is in. What it has begun goes on."""
+        await self._awake()
+        async with self._telling:
+            if replay:
+                told = _narrator(self.id)
+                await self._replay(told, self._narrator.seq)
+                told.state = self._narrator.state
+                self._narrator = told
+            return await self._steering.session(self.id)
+
+    def ask_again(self) -> None:
+        """What the client was asked is asked anew: whatever showed it may be gone."""
+        for asking in [*self._asking.values()]:
+            asking.cancel()
+        self._asking.clear()
+        for approval in self._narrator.state.approvals:
+            self._ask(approval)
 
     async def leave(self) -> None:
         """The session goes on without this client."""
@@ -93,75 +133,130 @@ class Attached:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._opened.aclose()
-        gone = RpcError(INTERNAL_ERROR, "the session is no longer followed here")
-        for waiting in self._waiting.values():
-            _settle(waiting, gone)
+        self._fail(RpcError(INTERNAL_ERROR, "the session is no longer followed here"))
+
+    async def settled(self, seconds: float) -> None:
+        """Everything that this client has said has its end, or it takes too long."""
+        if self._prompts:
+            await asyncio.wait([prompt.ending for prompt in self._prompts], timeout=seconds)
 
     # -- what the client does
 
     async def prompt(self, message: Message) -> str:
         """Say it, and wait until its turn has ended and everything of it was told. The stop reason."""
+        await self._awake()
+        prompt = _Prompt()
+        self._prompts.add(prompt)
+        saying = asyncio.get_running_loop().create_task(self._say(prompt, message))
+        try:
+            return await asyncio.shield(saying)
+        except asyncio.CancelledError:
+            # Who has gone has not cancelled anything; who no longer waits has.
+            if self._peer.closed or saying.done():
+                raise
+            await self.cancel(prompt)
+            return await saying
+        finally:
+            saying.cancel()
+            self._prompts.discard(prompt)
+
+    async def _say(self, prompt: _Prompt, message: Message) -> str:
         local_id = new_id()
         self._own.add(local_id)
-        self._cancelling = False
-        accepted = await self._steering.send(
-            self.id, message.text, attachments=message.attachments, local_id=local_id
-        )
-        waiting: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
-        self._waiting[accepted.id] = waiting
-        if accepted.id in self._ended:
-            _settle(waiting, self._ended[accepted.id])
         try:
-            ending = await waiting
-        except asyncio.CancelledError:
-            # Who no longer waits for this one has cancelled it; who has gone has not.
-            if not self._peer.closed:
-                await asyncio.shield(self.cancel())
+            accepted = await self._steering.send(
+                self.id, message.text, attachments=message.attachments, local_id=local_id
+            )
+        except FarsteerError:
+            self._own.discard(local_id)
             raise
-        finally:
-            del self._waiting[accepted.id]
+        prompt.item = accepted.id
+        if accepted.id in self._ended:
+            prompt.end(self._ended[accepted.id])
+        elif prompt.cancelled:
+            await self._take_back(prompt)
+        ending = await prompt.ending
+        if prompt.cancelled:
+            return _CANCELLED
         if isinstance(ending, str):
             return ending
-        if self._cancelling:
-            return "cancelled"
         raise ending
 
-    async def cancel(self) -> None:
-        """End the running turn, and what this client has waiting behind it."""
-        self._cancelling = True
-        for item in [*self._waiting]:
-            # The one that runs cannot be taken back; the abort is for it.
-            with suppress(Conflict, NotFound):
-                await self._steering.cancel(self.id, item)
-        with suppress(Conflict):
-            await self._steering.abort(self.id)
+    async def cancel(self, only: _Prompt | None = None) -> None:
+        """End the running turn, and what this client has waiting behind it; or one thing that it said."""
+        prompts = [*self._prompts] if only is None else [only]
+        for prompt in prompts:
+            prompt.cancelled = True
+        running = only is None
+        for prompt in prompts:
+            running |= prompt.item is not None and not await self._withdrawn(prompt.item)
+        if running:
+            with suppress(Conflict):
+                await self._steering.abort(self.id)
+
+    async def _take_back(self, prompt: _Prompt) -> None:
+        """It was cancelled while it was on its way."""
+        assert prompt.item is not None
+        if not await self._withdrawn(prompt.item):
+            with suppress(Conflict):
+                await self._steering.abort(self.id)
+
+    async def _withdrawn(self, item: str) -> bool:
+        """It waits no more; False: the agent has it."""
+        try:
+            await self._steering.cancel(self.id, item)
+        except Conflict:
+            return False
+        except NotFound:
+            return item in self._ended
+        # One that no runner has seen leaves no trace in the log.
+        self._end(item, _CANCELLED)
+        return True
 
     # -- what happens
 
+    async def _awake(self) -> None:
+        """A session that could no longer be followed is followed again, from where it was left."""
+        async with self._waking:
+            if self._following is None or not self._following.done():
+                return
+            await self._opened.aclose()
+            self._opened = AsyncExitStack()
+            self._events = await self._opened.enter_async_context(self._steering.follow(self.id))
+            self._behind = True
+            self.begin()
+
     async def _follow(self) -> None:
         assert self._events is not None
+        why = "its events have ended"
         try:
-            if self._past:
-                await self._read(upto=self._past)
-            self._introduce()
+            async with self._telling:
+                await self._catch_up()
             async for event in self._events:
-                if isinstance(event, Gap):
-                    await self._read()
-                elif event.type == "session-removed":
-                    self._fail(RpcError(INTERNAL_ERROR, "the session was deleted"))
-                    return
-                elif event.entry is not None:
-                    await self._entry(event.entry)
-                elif event.delta is not None:
-                    for update in self._narrator.fragment(event.delta):
-                        self._tell(update)
+                if event.type == "session-removed":
+                    why = "it was deleted"
+                    break
+                async with self._telling:
+                    await self._take(event)
                 await self._peer.room()
         except FarsteerError as error:
-            _log.error("session %s is no longer followed: %s", self.id, error.message)
-            self._fail(RpcError(INTERNAL_ERROR, f"the session is no longer followed: {error.message}"))
+            why = error.message
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s", self.id)
+            why = type(error).__name__
+        _log.info("session %s is no longer followed: %s", self.id, why)
+        self._fail(RpcError(INTERNAL_ERROR, f"the session is no longer followed: {why}"))
 
-    def _introduce(self) -> None:
-        """What the session is and waits for now."""
+    async def _catch_up(self) -> None:
+        """The past, and what the session is and waits for now."""
+        if self._past is not None:
+            await self._replay(self._narrator, self._past.seq)
+            self._narrator.state = _state(self._past)
+            self._past = None
+        if self._behind:
+            self._behind = False
+            await self._read()
+            return
         state = self._narrator.state
         if state.commands:
             self._tell(commands(state.commands))
@@ -170,23 +265,56 @@ class Attached:
         for approval in state.approvals:
             self._ask(approval)
 
-    async def _read(self, upto: int | None = None) -> None:
-        """What the log has beyond what was told."""
-        async for entry in self._steering.messages(self.id, after=self._narrator.seq):
-            if upto is not None and entry.seq > upto:
+    async def _take(self, event: LiveEvent) -> None:
+        if isinstance(event, Gap):
+            await self._read()
+        elif event.entry is not None:
+            await self._entry(event.entry)
+        elif event.delta is not None:
+            for update in self._narrator.fragment(event.delta):
+                self._tell(update)
+        elif event.type == "session-updated":
+            self._unheard(event.data)
+
+    def _unheard(self, changed: Any) -> None:
+        """What ends before a runner has it is in no log, only in the queue once more."""
+        queue = (fields(changed) or {}).get("queue")
+        for item in cast("list[Any]", queue) if isinstance(queue, list) else []:
+            known = fields(item) or {}
+            match known.get("state"):
+                case "cancelled":
+                    self._end(str(known.get("id")), _CANCELLED)
+                case "failed":
+                    why = "the message did not reach its machine"
+                    self._end(str(known.get("id")), RpcError(INTERNAL_ERROR, why, {"state": "failed"}))
+                case _:
+                    pass
+
+    async def _replay(self, narrator: Narrator, upto: int) -> None:
+        """The past, also what this client has said."""
+        async for entry in self._steering.messages(self.id, after=narrator.seq):
+            if entry.seq > upto:
                 return
-            await self._entry(entry, live=upto is None)
+            for update in narrator.entry(entry):
+                self._tell(update)
             await self._peer.room()
 
-    async def _entry(self, entry: Entry, *, live: bool = True) -> None:
+    async def _read(self) -> None:
+        """What the log has beyond what was told."""
+        async for entry in self._steering.messages(self.id, after=self._narrator.seq):
+            await self._entry(entry)
+            await self._peer.room()
+
+    async def _entry(self, entry: Entry) -> None:
         if entry.seq <= self._narrator.seq:
             return
         own = isinstance(entry.content, ev.UserMessage) and entry.local_id in self._own
+        if own:
+            self._own.discard(str(entry.local_id))
         before = self._narrator.state
         for update in self._narrator.entry(entry, own=own):
             self._tell(update)
-        if live:
-            await self._react(entry.content, before)
+        await self._react(entry.content, before)
 
     async def _react(self, event: ev.SessionEvent, before: SessionState) -> None:
         match event:
@@ -207,7 +335,7 @@ class Attached:
                 cancelled = event.state is ItemState.CANCELLED
                 self._end(
                     event.item_id,
-                    "cancelled" if cancelled else RpcError(INTERNAL_ERROR, why, {"state": event.state.value}),
+                    _CANCELLED if cancelled else RpcError(INTERNAL_ERROR, why, {"state": event.state.value}),
                 )
             case ev.ModeUpdate():
                 await self._modes(event)
@@ -241,19 +369,20 @@ class Attached:
         except FarsteerError as error:
             _log.warning("the answer to %s did not arrive: %s", approval.id, error.message)
         finally:
-            self._asking.pop(approval.id, None)
+            if self._asking.get(approval.id) is asyncio.current_task():
+                del self._asking[approval.id]
 
     def _end(self, item: str, ending: Ending) -> None:
         self._ended[item] = ending
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
-        waiting = self._waiting.get(item)
-        if waiting is not None:
-            _settle(waiting, ending)
+        for prompt in self._prompts:
+            if prompt.item == item:
+                prompt.end(ending)
 
     def _fail(self, error: RpcError) -> None:
-        for item in [*self._waiting]:
-            self._end(item, error)
+        for prompt in self._prompts:
+            prompt.end(error)
 
     def _tell(self, update: Update) -> None:
         self._peer.tell(UPDATE, {"sessionId": self.name, "update": update})
@@ -268,14 +397,14 @@ def _ending(event: ev.TurnEnd) -> Ending:
     )
 
 
-def _settle(waiting: asyncio.Future[Ending], ending: Ending) -> None:
-    if not waiting.done():
-        waiting.set_result(ending)
+def _narrator(session_id: str) -> Narrator:
+    """One that has told nothing yet."""
+    return Narrator(SessionState(id=session_id, agent="", directory=""))
 
 
-def _state(view: SessionView, seq: int) -> SessionState:
+def _state(view: SessionView) -> SessionState:
     return SessionState(
-        id=view.id, agent=view.agent, directory=view.directory, status=view.status, seq=seq, title=view.title,
+        id=view.id, agent=view.agent, directory=view.directory, status=view.status, seq=view.seq, title=view.title,
         permission_mode=view.permission_mode, model=view.model, effort=view.model_reasoning_effort,
         turn_id=view.turn_id, queue=view.queue, approvals=view.approvals, usage=view.usage, commands=view.commands,
     )  # fmt: skip

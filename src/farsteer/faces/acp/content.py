@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from farsteer.core.api import MAX_TEXT, NewAttachment
-from farsteer.core.errors import BadRequest
+from farsteer.core.errors import BadRequest, TooLarge
 from farsteer.rpc.messages import fields
+
+MAX_ATTACHMENTS = 20
+MAX_DATA = 30 * 1024 * 1024
+"""Characters of base64 that a hub takes with one message."""
+_BLOCKS = ("resource",)
+"""What stands on lines of its own; the rest runs on as it was typed."""
 
 
 class Message(NamedTuple):
@@ -19,27 +25,52 @@ class Message(NamedTuple):
 
 
 def message(blocks: Any) -> Message:
-    """Raises BadRequest for what cannot be sent on."""
+    """Raises BadRequest or TooLarge for what cannot be sent on."""
     if not isinstance(blocks, list) or not blocks:
         raise BadRequest("a prompt is a list of content blocks")
-    texts: list[str] = []
+    text, before = "", ""
     attachments: list[NewAttachment] = []
     for number, block in enumerate(_objects(blocks)):
-        match block.get("type"):
+        kind = block.get("type")
+        match kind:
             case "text":
-                texts.append(_text(block, "text"))
+                part = _text(block, "text")
             case "resource_link":
-                texts.append(_link(block))
+                part = _link(block)
             case "resource":
-                texts.append(_resource(block, attachments, number))
-            case "image" | "audio":
-                attachments.append(_media(block, number))
-            case other:
-                raise BadRequest(f"content of type {other!r} cannot be sent", block=number)
-    text = "\n".join(part for part in texts if part) or "(see the attachments)"
+                part = _resource(block, attachments, number)
+            case "image":
+                attachments.append(_image(block, number))
+                continue
+            case _:
+                raise BadRequest(f"content of type {kind!r} cannot be sent", block=number)
+        text += _gap(text, part, before, str(kind)) + part
+        before = str(kind)
+    return _checked(text, attachments)
+
+
+def _checked(text: str, attachments: list[NewAttachment]) -> Message:
+    if not text.strip():
+        if not attachments:
+            raise BadRequest("the prompt is empty")
+        # A message has words; these are the ones that the person has given.
+        text = "\n".join(f"[{attachment.name}]" for attachment in attachments)
     if len(text) > MAX_TEXT:
-        raise BadRequest(f"a prompt has at most {MAX_TEXT} characters")
+        raise TooLarge(f"a prompt has at most {MAX_TEXT} characters")
+    if len(attachments) > MAX_ATTACHMENTS:
+        raise TooLarge(f"a prompt has at most {MAX_ATTACHMENTS} attachments")
+    if sum(len(attachment.data) for attachment in attachments) > MAX_DATA:
+        raise TooLarge("the attachments of a prompt are too large")
     return Message(text, attachments)
+
+
+def _gap(text: str, part: str, before: str, kind: str) -> str:
+    """What stands between two blocks: a mention belongs into its sentence, a file's text on lines of its own."""
+    if not text or not part:
+        return ""
+    if before in _BLOCKS or kind in _BLOCKS or (before == kind == "text"):
+        return "" if text.endswith("\n") else "\n"
+    return "" if text[-1].isspace() or part[0].isspace() or part[0] in ".,;:!?)" else " "
 
 
 def _objects(blocks: Sequence[Any]) -> list[dict[str, Any]]:
@@ -52,14 +83,14 @@ def _objects(blocks: Sequence[Any]) -> list[dict[str, Any]]:
 def _text(block: dict[str, Any], name: str) -> str:
     value = block.get(name)
     if not isinstance(value, str):
-        raise BadRequest(f"a {block.get('type')} block has a {name}")
+        raise BadRequest(f"a content block of type {block.get('type')!r} has a {name}")
     return value
 
 
 def _link(block: dict[str, Any]) -> str:
     """A file or an address the agent may look at: named, as a person would name it."""
     uri = _text(block, "uri")
-    return f"@{_path(uri)}" if uri.startswith("file://") else uri
+    return f"@{_path(uri)}" if uri.startswith("file:") else uri
 
 
 def _resource(block: dict[str, Any], attachments: list[NewAttachment], number: int) -> str:
@@ -73,11 +104,11 @@ def _resource(block: dict[str, Any], attachments: list[NewAttachment], number: i
     return f"@{_path(uri)}"
 
 
-def _media(block: dict[str, Any], number: int) -> NewAttachment:
+def _image(block: dict[str, Any], number: int) -> NewAttachment:
     kind = str(block.get("mimeType") or "application/octet-stream")
     name = PurePosixPath(_path(str(block.get("uri") or ""))).name
     ending = kind.partition("/")[2].partition("+")[0]
-    return _attachment(block, "data", name or f"{block['type']}-{number}.{ending}")
+    return _attachment(block, "data", name or f"image-{number}.{ending}")
 
 
 def _attachment(block: dict[str, Any], field: str, name: str) -> NewAttachment:

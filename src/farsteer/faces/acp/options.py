@@ -48,6 +48,7 @@ def config_options(view: SessionView, machine: MachineView | None) -> list[dict[
     names = {info.name: info.title for info in agents}
     names.setdefault(view.agent, view.agent)
     effort = view.model_reasoning_effort
+    efforts = [one.value for one in ReasoningEffort]
     return [
         _select(AGENT, "Agent", "_agent", view.agent, names),
         _select(
@@ -56,7 +57,7 @@ def config_options(view: SessionView, machine: MachineView | None) -> list[dict[
         ),
         _select(
             EFFORT, "Reasoning effort", "thought_level", effort.value if effort else DEFAULT,
-            {name: name for name in (DEFAULT, *(one.value for one in ReasoningEffort))},
+            {name: name for name in (efforts if effort else (DEFAULT, *efforts))},
         ),
         _select(
             MODE, "Permissions", "mode", view.permission_mode.value,

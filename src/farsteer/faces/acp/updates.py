@@ -49,7 +49,9 @@ class Narrator:
             return []
         before = self.state
         self.state = replace(apply(before, entry.content), seq=entry.seq)
-        updates = [] if own else self._updates(entry.content, before)
+        updates = [] if own else self._updates(entry.content)
+        if self.state.title != before.title:
+            updates.append({"sessionUpdate": "session_info_update", "title": self.state.title})
         while self._early and self._early[0].after <= self.seq:
             updates += self._fragment(self._early.popleft())
         return updates
@@ -75,10 +77,10 @@ class Narrator:
             "content": [content],
         }
 
-    def _updates(self, event: ev.SessionEvent, before: SessionState) -> list[Update]:
+    def _updates(self, event: ev.SessionEvent) -> list[Update]:
         match event:
             case ev.UserMessage():
-                return [_chunk("user_message_chunk", event.item_id, event.text)]
+                return _said(event)
             case ev.AgentMessage():
                 return self._whole(DeltaKind.MESSAGE, event.message_id, event.text)
             case ev.AgentThought():
@@ -100,16 +102,17 @@ class Narrator:
                 text = "\n[The conversation was rewound: what follows an earlier message is forgotten.]\n"
                 return [_chunk("agent_message_chunk", f"notice-{self.seq}", text)]
             case _:
-                return self._changes(before)
+                return []
 
     def _whole(self, kind: DeltaKind, message_id: str, text: str) -> list[Update]:
         rest = self._texts[kind].whole(message_id, text)
         return [_chunk(_CHUNKS[kind], message_id, rest)] if rest else []
 
-    def _changes(self, before: SessionState) -> list[Update]:
-        if self.state.title != before.title:
-            return [{"sessionUpdate": "session_info_update", "title": self.state.title}]
-        return []
+
+def _said(event: ev.UserMessage) -> list[Update]:
+    """A person's message; of what was attached only the name is known here."""
+    names = "".join(f"\n[{attachment.name}]" for attachment in event.attachments)
+    return [_chunk("user_message_chunk", event.item_id, event.text + names)]
 
 
 def _chunk(kind: str, message_id: str, text: str) -> Update:
@@ -171,8 +174,16 @@ def _plan_entry(entry: ev.PlanEntry) -> dict[str, str]:
 def commands(known: tuple[ev.Command, ...]) -> Update:
     return {
         "sessionUpdate": "available_commands_update",
-        "availableCommands": [{"name": one.name, "description": one.description} for one in known],
+        "availableCommands": [_command(one) for one in known],
     }
+
+
+def _command(command: ev.Command) -> dict[str, Any]:
+    """A name, and apart from it what is to be typed behind it."""
+    start = min((at for mark in "<[" if (at := command.name.find(mark)) > 0), default=len(command.name))
+    name, hint = command.name[:start].strip(), command.name[start:].strip()
+    found: dict[str, Any] = {"name": name, "description": command.description}
+    return {**found, "input": {"hint": hint}} if hint else found
 
 
 def usage(used: Usage) -> list[Update]:

@@ -1,0 +1,94 @@
+"""The official JSON Schema of ACP v1, and whether what is said on a wire is what it says."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+
+from tests.support.node import JS
+
+FOLDER = JS / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1"
+OURS = frozenset({"session/set_model"})
+"""What the schema no longer has, and many clients still say."""
+
+
+@cache
+def _definitions(file: str) -> dict[str, Any]:
+    return json.loads((FOLDER / file).read_text())["$defs"]
+
+
+@cache
+def _names(file: str) -> dict[tuple[str, str], str]:
+    """The definition of what belongs to a method, by the end of its name."""
+    found: dict[tuple[str, str], str] = {}
+    for name, definition in _definitions(file).items():
+        for kind in ("Request", "Response", "Notification"):
+            if "x-method" in definition and name.endswith(kind):
+                found[definition["x-method"], kind] = name
+    return found
+
+
+@cache
+def _validator(file: str, name: str) -> Any:
+    schema = {"$ref": f"#/$defs/{name}", "$defs": _definitions(file)}
+    return jsonschema_rs.Draft202012Validator(schema)
+
+
+def check(method: str, kind: str, value: Any) -> None:
+    """Raises AssertionError unless the value is what the schema has for it."""
+    if method in OURS or method.startswith("_"):
+        return
+    for file in ("schema.json", "schema.unstable.json"):
+        name = _names(file).get((method, kind))
+        if name is not None:
+            wrong = [
+                f"{list(error.instance_path)}: {error.message}"
+                for error in _validator(file, name).iter_errors(value)
+            ]
+            assert not wrong, f"{method} {kind}: {wrong}\n{json.dumps(value)[:2000]}"
+            return
+    raise AssertionError(f"{method} is no {kind} of ACP")
+
+
+def check_error(value: Any) -> None:
+    _validator("schema.json", "Error").validate(value)
+
+
+class Wire:
+    """Both directions of one connection, each message held to the schema as it passes."""
+
+    def __init__(self) -> None:
+        self._asked: dict[tuple[bool, Any], str] = {}
+        self.open: set[tuple[bool, Any]] = set()
+        """Requests without an answer: whether the client asked, and the id."""
+        self.answered: list[tuple[bool, Any]] = []
+
+    def passes(self, message: dict[str, Any], *, from_client: bool, strict: bool = True) -> None:
+        assert message["jsonrpc"] == "2.0"
+        if "method" not in message:
+            self._answer(message, from_client=from_client)
+            return
+        method = message["method"]
+        if "id" in message:
+            key = (from_client, message["id"])
+            assert key not in self.open, f"two requests have the id {message['id']!r}"
+            self.open.add(key)
+            self._asked[key] = method
+        if strict:
+            check(method, "Request" if "id" in message else "Notification", message.get("params"))
+
+    def _answer(self, message: dict[str, Any], *, from_client: bool) -> None:
+        key = (not from_client, message["id"])
+        if message["id"] is None:
+            check_error(message["error"])
+            return
+        assert key in self.open, f"nobody waits for this: {message}"
+        self.open.discard(key)
+        self.answered.append(key)
+        if "error" in message:
+            check_error(message["error"])
+        elif not from_client:
+            check(self._asked[key], "Response", message["result"])
