@@ -31,7 +31,8 @@ async def embedded(home: Path) -> AsyncGenerator[HubSteering]:
         hub = await Hub.open(home)
     except Conflict as error:
         raise Conflict(
-            f"{error.message}; start `farsteer up` once, then any number of `farsteer exec` can run beside each other",
+            f"{error.message}; start `farsteer up` once, then any number of `farsteer exec` can run beside each other,"
+            " or join a running hub with --hub URL, or give this one a home of its own with --home DIR",
             **error.details,
         ) from error
     try:

@@ -24,7 +24,7 @@ class Story:
 
     def __init__(self, dialect: Dialect = DOCUMENTED) -> None:
         state = SessionState(id=SESSION, agent="demo", directory="/desk")
-        self.teller = Teller(state, Transcript(SESSION, "/desk"), dialect, name=SESSION, levels=True)
+        self.teller = Teller(state, Transcript("/desk"), dialect, name=SESSION, levels=True)
         self.told: list[dict[str, Any]] = []
 
     def happens(self, *events: SessionEvent) -> list[dict[str, Any]]:

@@ -10,12 +10,10 @@ import pytest
 
 from farsteer.agents.conformance import Script
 from farsteer.agents.conformance.contract import contract
-from farsteer.agents.conformance.memory import MemoryContracts
+from farsteer.agents.conformance.memory import MemoryContracts, anchor_of, recall, remember
 from farsteer.agents.conformance.stage import Stage
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.core.errors import NotCapable
-from farsteer.core.events import AgentMessage
 
 
 class TestDemoAgentAsDroid(TurnContracts, MemoryContracts):
@@ -39,21 +37,21 @@ class TestDemoAgentAsDroid(TurnContracts, MemoryContracts):
     def adapter(self) -> DroidAdapter:
         return DroidAdapter(str(self._executable))
 
-    # The hub cannot do these two yet, and says so.
-
-    @contract
-    async def test_a_rewound_conversation_knows_nothing_after_the_cut(self, stage: Stage) -> None:
-        scene = await stage.launch()
-        await scene.turn("The word is apricot.")
-        anchor = scene.events(AgentMessage)[-1].anchor
-        await scene.turn("The word is walnut.")
-        with pytest.raises(NotCapable):
-            await stage.again(scene, cut_at=anchor)
-
     @contract
     async def test_a_fork_knows_the_past_and_leaves_its_source_alone(self, stage: Stage) -> None:
+        """With one process at a time, for each brings its own hub."""
         scene = await stage.launch()
-        await scene.turn("The word is apricot.")
+        await remember(stage, scene, "apricot")
+        anchor = anchor_of(scene)
+        await remember(stage, scene, "walnut")
         await scene.launch.stop()
-        with pytest.raises(NotCapable):
-            await stage.launch(stage.plan(fork_of=scene.launch.native_id))
+        fork = await stage.launch(stage.plan(fork_of=scene.launch.native_id, cut_at=anchor))
+        assert fork.launch.native_id != scene.launch.native_id
+        await remember(stage, fork, "cherry")
+        words = await recall(stage, fork)
+        assert "apricot" in words
+        assert "walnut" not in words
+        await fork.launch.stop()
+        source = await recall(stage, await stage.again(scene))
+        assert "walnut" in source
+        assert "cherry" not in source

@@ -71,7 +71,7 @@ class Conversation:
         async with AsyncExitStack() as opened:
             events = await opened.enter_async_context(steering.follow(session_id))
             view = await steering.session(session_id)
-            transcript = Transcript(session_id, view.directory)
+            transcript = Transcript(view.directory)
             messages: list[notes.Message] = []
             if history:
                 async for entry in steering.messages(session_id):

@@ -91,6 +91,16 @@ class Lobby:
         self._begun.add(session_id)
         return session_id
 
+    async def fork(self, session_id: str, *, seq: int | None = None, title: str | None = None) -> str:
+        """A session that begins as this one did. Raises FarsteerError."""
+        fork = (await self.hub.fork(session_id, seq=seq, title=title or None)).id
+        self._begun.add(fork)
+        return fork
+
+    async def brings_files_back(self, agent: str) -> bool:
+        known = {info.name: info for info in (await self.machine()).agents}
+        return agent in known and known[agent].capabilities.file_restore
+
     async def name(self, session_id: str, wanted: str | None) -> str:
         """What the client will call it: as it wished, unless that is the id of another session."""
         if not wanted:

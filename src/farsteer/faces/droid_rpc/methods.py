@@ -6,15 +6,17 @@ import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from farsteer.core.api import NewAttachment
-from farsteer.core.errors import Conflict
+from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid_rpc import modes, params, wire
 from farsteer.faces.droid_rpc.conversation import Conversation, Out
+from farsteer.faces.droid_rpc.copying import Copying
 from farsteer.faces.droid_rpc.lobby import Lobby, Options
 from farsteer.faces.droid_rpc.notes import IDLE, SettingsUpdated
 from farsteer.faces.droid_rpc.repository import repository_of
@@ -31,6 +33,7 @@ class Methods:
         self._out = out
         self._lobby = lobby
         self._leave = leave
+        self._copying = Copying(lobby)
         self._current: Conversation | None = None
         self._levels = True
         """The client uses the newer words for autonomy, as far as it has said."""
@@ -100,6 +103,20 @@ class Methods:
         await self._lobby.hub.rename(self._here.id, given.title)
         await self._result(request, {"success": True})
 
+    # -- copies
+
+    async def fork(self, request: str, given: params.Fork) -> None:
+        await self._result(request, {"newSessionId": await self._copying.fork(self._here, given.title)})
+
+    async def rewind_info(self, request: str, given: params.AboutMessage) -> None:
+        await self._result(request, await self._copying.info(self._here, given.message_id))
+
+    async def rewind(self, request: str, given: params.Rewind) -> None:
+        await self._result(request, await self._copying.rewind(self._here, given))
+
+    async def compact(self, request: str, given: params.Nothing) -> None:
+        raise NotCapable(f"{self._here.agent} cannot be told to compact its conversation")
+
     # -- turns
 
     async def add_message(self, request: str, given: params.AddMessage) -> None:
@@ -146,6 +163,17 @@ class Methods:
 
     async def list_commands(self, request: str, given: params.Nothing) -> None:
         await self._result(request, {"commands": self._here.teller.state.commands})
+
+    async def list_mcp_servers(self, request: str, given: params.Nothing) -> None:
+        """An agent's own servers are its affair; a client can configure none here."""
+        summary = dict.fromkeys(("total", "connected", "connecting", "failed", "disabled"), 0)
+        await self._result(request, {"servers": [], "summary": summary})
+
+    async def add_mcp_server(self, request: str, given: params.Nothing) -> None:
+        raise NotCapable("MCP servers are configured where the agent is")
+
+    async def list_nothing(self, request: str, given: params.Nothing, what: str) -> None:
+        await self._result(request, {what: []})
 
     async def context_stats(self, request: str, given: params.Nothing) -> None:
         usage = self._here.teller.state.usage
@@ -252,5 +280,15 @@ METHODS = {
         ("list_models", params.Nothing, Methods.list_models),
         ("list_commands", params.Nothing, Methods.list_commands),
         ("get_context_stats", params.Nothing, Methods.context_stats),
+        ("fork_session", params.Fork, Methods.fork),
+        ("get_rewind_info", params.AboutMessage, Methods.rewind_info),
+        ("execute_rewind", params.Rewind, Methods.rewind),
+        ("compact_session", params.Nothing, Methods.compact),
+        ("list_mcp_servers", params.Nothing, Methods.list_mcp_servers),
+        ("add_mcp_server", params.Nothing, Methods.add_mcp_server),
+        ("list_mcp_tools", params.Nothing, partial(Methods.list_nothing, what="tools")),
+        ("list_mcp_registry", params.Nothing, partial(Methods.list_nothing, what="servers")),
+        ("list_tools", params.Nothing, partial(Methods.list_nothing, what="tools")),
+        ("list_skills", params.Nothing, partial(Methods.list_nothing, what="skills")),
     )
 }

@@ -62,6 +62,45 @@ class Rename(Wire):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
+class Fork(Wire):
+    title: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class AboutMessage(Wire):
+    """Of the session one is in, as Droid has it, whichever is named."""
+
+    message_id: str
+    session_id: str | None = None
+
+
+class RewindFile(Wire):
+    file_path: str
+    content_hash: str | None = None
+    size: int | None = None
+    reason: str | None = None
+    """Why it cannot be brought back."""
+
+
+class RewindInfo(Wire, omit_defaults=False):
+    available_files: list[RewindFile] = []
+    created_files: list[RewindFile] = []
+    evicted_files: list[RewindFile] = []
+
+
+class Rewind(AboutMessage):
+    files_to_restore: list[RewindFile] = []
+    files_to_delete: list[RewindFile] = []
+    fork_title: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Rewound(Wire, omit_defaults=False):
+    new_session_id: str
+    restored_count: int = 0
+    deleted_count: int = 0
+    failed_restore_count: int = 0
+    failed_delete_count: int = 0
+
+
 class Selected(Wire):
     """The answer to `request_permission`."""
 

@@ -1,7 +1,7 @@
 """A session's log as Droid's conversation: the same messages whether they are told live or loaded later.
 
 Droid's messages hold blocks: thoughts, then a text or a tool's use. Our log has an entry for each, so thoughts wait for
-what follows them. Ids are made from ours and stay the same in every process.
+what follows them. Ids are made from ours and stay the same in every process, and in a copy of the session.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from farsteer.faces.droid_rpc.tools import TODO, result_text, tool_use
 
 USER, ASSISTANT, TOOL, SYSTEM = "user", "assistant", "tool", "system"
 FOR_PEOPLE = "user_only"
+_SPACE = UUID("6f1ab1f6-63b1-4d5b-8f0e-6f4b6f0d7a51")
 _STATUS_LINE = "{number}. [{status}] {content}"
 
 Blocks = list[Text | Thinking | ToolUse | ToolOutcome]
 
 
 class Transcript:
-    def __init__(self, session_id: str, directory: str) -> None:
-        self._space = UUID(session_id)
+    def __init__(self, directory: str) -> None:
         self._directory = directory
         self.uses: dict[str, ToolUse] = {}
         """Every tool call of the running turn, by its id."""
@@ -190,4 +190,4 @@ class Transcript:
         return message
 
     def _id(self, ours: str) -> str:
-        return str(uuid5(self._space, ours))
+        return str(uuid5(_SPACE, ours))
