@@ -96,12 +96,12 @@ class Mortal:
 
     async def die(self) -> None:
         self.dead = True
-        for _ in range(100):
+        for patience in range(600):
             for task in [*self._tasks]:
                 task.cancel()
             if not self._tasks:
                 return
-            await asyncio.sleep(0)
+            await asyncio.sleep(0 if patience < 100 else 0.01)
         raise AssertionError(f"tasks that do not die: {self._tasks}")
 
 

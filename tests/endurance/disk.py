@@ -64,6 +64,24 @@ class InlineWriter(Writer):
             self._db.close()
 
 
+class MortalWriter(Writer):
+    """The writer as it is, with its thread; a kill takes the jobs that wait, or just misses them."""
+
+    def crash(self, *, lose: bool) -> None:
+        if not self._closed:
+            self._closed = True
+            while lose and not self._jobs.empty():
+                self._jobs.get()
+            self._jobs.put(None)
+            self._thread.join()
+
+
+class MortalReaders(Readers):
+    def crash(self) -> None:
+        self._closed = True
+        self._end()
+
+
 class InlineReaders(Readers):
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         await asyncio.sleep(0)

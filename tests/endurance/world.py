@@ -7,7 +7,7 @@ import logging
 import sqlite3
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 from farsteer.agents import registry
@@ -40,9 +40,13 @@ REST_SECONDS = 1800.0
 class World:
     """Use as a context manager, from code that is not inside an event loop."""
 
+    agent = RandomAdapter.name
+    moment = 50.0
+    """How long one waits before looking again."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.loop = VirtualLoop()
+        self.loop = self.new_loop()
         self.loop.set_task_factory(make_task)  # pyright: ignore[reportArgumentType]
         self.memory = Memory()
         self.adapter = RandomAdapter(self.memory)
@@ -57,7 +61,14 @@ class World:
         self.runner: Runner | None = None
         self._hub_life = self._runner_life = Mortal(self.loop)
         self._link: MemoryTransport[ToHub, ToRunner] | None = None
-        self._patches = [
+        self._patches = self.patches()
+        self._told = _Complaints(self.errors)
+
+    def new_loop(self) -> asyncio.AbstractEventLoop:
+        return VirtualLoop()
+
+    def patches(self) -> list[Any]:
+        return [
             mock.patch("farsteer.runner.journal.Writer", InlineWriter),
             mock.patch("farsteer.hub.store.sqlite.Writer", InlineWriter),
             mock.patch("farsteer.hub.store.sqlite.Readers", InlineReaders),
@@ -65,9 +76,12 @@ class World:
             mock.patch.object(registry, "names", return_value=(RandomAdapter.name,)),
             mock.patch("random.uniform", lambda low, high: high),
         ]
-        self._told = _Complaints(self.errors)
 
-    def __enter__(self) -> World:
+    def processes(self) -> int:
+        """How many agents live."""
+        return len(self.memory.living)
+
+    def __enter__(self) -> Self:
         logging.getLogger().addHandler(self._told)
         for patch in self._patches:
             patch.start()
@@ -95,15 +109,13 @@ class World:
             assert self.runner is not None
             await self.runner.connected.wait()
         request = CreateSession(
-            machine_id=(await self._machine()), directory=str(self.root), agent=RandomAdapter.name
+            machine_id=(await self._machine()), directory=str(self.root), agent=self.agent
         )
         made = await self.in_hub(lambda hub: hub.sessions.create(CALLER, request))
         assert isinstance(made.body, SessionCreated), made.body
         self.session = made.body.session_id
         self.db = sqlite3.connect(self.root / "hub" / "hub.db", isolation_level=None)
-        self.ledger = Ledger(
-            SessionState(id=self.session, agent=RandomAdapter.name, directory=str(self.root))
-        )
+        self.ledger = Ledger(SessionState(id=self.session, agent=self.agent, directory=str(self.root)))
         self.check()
 
     async def _machine(self) -> str:
@@ -237,7 +249,14 @@ class World:
     # -- promises
 
     def check(self) -> None:
-        """After every step."""
+        """After every step, in one snapshot of the store."""
+        self.db.execute("BEGIN")
+        try:
+            self._check()
+        finally:
+            self.db.execute("COMMIT")
+
+    def _check(self) -> None:
         rows = self.db.execute(
             "SELECT seq, body FROM log WHERE subject = ? AND seq > ? ORDER BY seq", (self.session, self.ledger.seq)
         ).fetchall()  # fmt: skip
@@ -246,7 +265,7 @@ class World:
             assert entry.seq == seq
             self.ledger.take(entry)
         assert not self.memory.broken, self.memory.broken
-        assert len(self.memory.living) <= 1
+        assert self.processes() <= 1
         assert not self.errors, self.errors
         for task in [task for task in self.calls if task.done()]:
             self.calls.discard(task)
@@ -282,7 +301,7 @@ class World:
         await self.start_runner()
         async with asyncio.timeout(REST_SECONDS):
             while True:
-                await asyncio.sleep(50)
+                await asyncio.sleep(self.moment)
                 self.check()
                 waiting = [id for id, state in self.item_states().items() if not state.final]
                 if not waiting and not self.calls and self.ledger.state.turn_id is None:
@@ -293,16 +312,19 @@ class World:
 
     async def _stop(self) -> None:
         self.command(do.Stop())
-        await asyncio.sleep(60)
+        async with asyncio.timeout(60):
+            while self.calls:
+                await asyncio.sleep(self.moment / 10)
+                self.check()
+        await asyncio.sleep(self.moment / 10)
         self.check()
-        assert not self.calls, "a stop without an end"
-        assert not self.memory.living, "a process outlives its stop"
+        assert not self.processes(), "a process outlives its stop"
         assert self.ledger.state.status in (SessionStatus.STOPPED, SessionStatus.FAILED)
         self.ledger.agrees_with(self.hub_state())
 
     def _count(self) -> None:
         """What the agent has seen is what the log says it was given."""
-        states, taken = self.item_states(), self.memory.taken
+        states = self.item_states()
         by_local_id = dict(
             self.db.execute("SELECT local_id, id FROM items WHERE session_id = ?", (self.session,))
         )
@@ -311,6 +333,11 @@ class World:
         for name, item_id in by_local_id.items():
             state = states[item_id]
             assert state.final, f"{name} has no outcome: {state}"
+        self.compare({name: states[item_id] for name, item_id in by_local_id.items()})
+
+    def compare(self, outcomes: dict[str, ItemState]) -> None:
+        taken = self.memory.taken
+        for name, state in outcomes.items():
             if state is ItemState.DELIVERED:
                 assert taken[name] == 1, f"{name} is delivered, and the agent has it {taken[name]} times"
             elif state is not ItemState.UNKNOWN:
@@ -341,7 +368,7 @@ class World:
             await self._runner_life.spawn(self.runner.close())
         if self.hub is not None:
             await self._hub_life.spawn(self.hub.close())
-        left = len(self.memory.living)
+        left = self.processes()
         for launch in [*self.memory.living]:
             launch.kill()
         await self._runner_life.die()
