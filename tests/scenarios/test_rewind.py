@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -396,3 +397,32 @@ async def test_73_two_file_rewind_crash(world: World, me: Account, chat: Chat, m
     assert ("remember the whale" in await visible(me, chat)) is not is_new
     assert ("whale" in await remembered(chat)) is not is_new
     assert "dolphin" in await remembered(chat)
+
+
+@both
+@pytest.mark.parametrize("crashes", [False, True])
+async def test_61_no_conversation_of_a_rewound_session_outlives_it(
+    world: World, me: Account, agent: str, crashes: bool
+) -> None:
+    """A Droid cuts by copying, and so does one that was started in advance and never needed."""
+    chat = await begun(world, agent)
+    for text in ("say one", "say two", "say three"):
+        await chat.say(text)
+    await rewind(me, chat, "say three")
+    if crashes:
+        await chat.adapter.started(2)
+        await eventually(
+            lambda: chat.adapter.launch.native_id in (*chat.state.left_behind, chat.state.native_id)
+        )
+        await world.restart_runner()
+    await chat.say("say four")
+    await rewind(me, chat, "say two")
+    await rewind(me, chat, "say one")
+    await chat.say("say five")
+
+    def conversations() -> list[Path]:
+        return [*world.home.parent.rglob("*.jsonl")]
+
+    assert conversations()
+    await chat.delete()
+    await eventually(lambda: not conversations())

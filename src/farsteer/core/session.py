@@ -207,11 +207,20 @@ def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
     usage = _replace(state.usage, context_used=None)
     state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
     if event.cut_at is None and not event.keeps:
-        left = state.left_behind
-        if state.registered and state.native_id is not None:
-            left = (*left, state.native_id)[-_MAX_LEFT_BEHIND:]
+        left = leaving(state, None) if state.registered else state.left_behind
         return _replace(state, native_id=event.native_id, registered=False, fork_of=None, left_behind=left)
     return state
+
+
+def leaving(state: SessionState, native_id: str | None) -> tuple[str, ...]:
+    """`left_behind`, when the conversation may go on under this name: the last ones, each once.
+
+    An agent that cuts by copying has a new conversation with each cut, also in a process that is never needed.
+    """
+    if native_id == state.native_id:
+        return state.left_behind
+    names = dict.fromkeys((*state.left_behind, state.native_id, native_id))
+    return tuple(name for name in names if name is not None)[-_MAX_LEFT_BEHIND:]
 
 
 def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[QueueItem, ...]:

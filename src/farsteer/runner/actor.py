@@ -22,7 +22,7 @@ from farsteer.core.errors import Conflict, ErrorCode, FarsteerError, Internal, N
 from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.queue import REWOUND, Delivery, ItemState, QueueItem, next_item, waiting
-from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.session import SessionSpec, SessionState, leaving
 from farsteer.runner.approvals import ApprovalDesk
 from farsteer.runner.context import ActorContext
 from farsteer.runner.launcher import Launcher
@@ -333,6 +333,7 @@ class SessionActor:
 
     def _register(self, native_id: str) -> None:
         """The agent's word that it keeps this conversation. A fork is its own from now on, with its cut."""
+        self._log.patch(left_behind=leaving(self.state, native_id))
         if self.state.fork_of is None:
             self._log.patch(native_id=native_id, registered=True)
         else:

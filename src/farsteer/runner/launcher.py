@@ -12,7 +12,7 @@ from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.launch import Start
-from farsteer.core.session import SessionSpec
+from farsteer.core.session import SessionSpec, leaving
 from farsteer.runner import planning
 from farsteer.runner.context import ActorContext
 from farsteer.runner.life import Life
@@ -157,6 +157,7 @@ class Launcher:
         if mail.launch is None:
             return await self._not_started(life, mail.error or AgentError("the agent did not start"))
         life.started(mail.launch)
+        self._log.patch(left_behind=leaving(self._log.state, mail.launch.native_id))
         if life.ready and not life.warm:
             await self._arrived(life)
         return None

@@ -180,9 +180,10 @@ class Runner:
         """The agent's own files go too, unless the conversation was there before us or somebody still needs it."""
         state = actor.state
         adapter, state_dir = registry.adapter(state.agent), str(self.state_dir(state.agent))
-        # A fork that has not begun yet begins with one of them.
-        kept = {actor.spec.native_id, *(other.state.fork_of for other in self._actors.values())}
-        for native_id in (*state.left_behind, state.native_id):
+        # A fork that has not begun yet begins with one of them, and one that was left may have been adopted.
+        others = [other.state for other in self._actors.values()]
+        kept = {actor.spec.native_id, *(one.fork_of for one in others), *(one.native_id for one in others)}
+        for native_id in {*state.left_behind, state.native_id}:
             if native_id is None or native_id in kept:
                 continue
             try:
