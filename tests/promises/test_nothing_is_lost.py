@@ -99,7 +99,8 @@ async def test_a_killed_agent_ends_its_turn_at_once_and_is_not_run_again(station
     client = station.client()
     session = await client.start(station.desk, agent="demo")
     await session.send("hang")
-    await until_logged(client, session.id, ev.TurnStart)
+    # Queued and delivered: killed before that, its fate would be unknown.
+    await until_logged(client, session.id, ev.QueueUpdate, 2)
     assert station.runner is not None
     (agent,) = psutil.Process(station.runner.pid).children()
     agent.kill()
