@@ -119,6 +119,9 @@ class NewMcpServer(Request):
     url: Path | None = None
     headers: dict[str, Value] = {}
 
+    def __repr__(self) -> str:
+        return f"New{self.server()!r}"
+
     def server(self) -> McpServer:
         return McpServer(
             name=self.name, type=self.type, command=self.command, args=tuple(self.args), env=self.env, url=self.url,

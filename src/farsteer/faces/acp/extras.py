@@ -32,7 +32,7 @@ class Extras(NamedTuple):
     def less(self) -> list[Extras]:
         """What to try when an agent cannot be given all of it, the most first."""
         fewer = [Extras(servers=self.servers), Extras(directories=self.directories), Extras()]
-        return [*dict.fromkeys(one for one in fewer if one != self)]
+        return [one for one in fewer if one != self and (one or self)]
 
     def added(self, request: CreateSession) -> CreateSession:
         return msgspec.structs.replace(

@@ -1,0 +1,267 @@
+"""Sessions: begun, found, entered, left, branched off and removed by an editor, whoever began them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from farsteer.faces.acp import listing
+from farsteer.faces.acp.agent import Options
+from tests.faces.acp.conftest import Editors
+from tests.support.acp_client import Editor, forever
+from tests.support.droid_simulator import install
+from tests.support.stack import Stack
+
+
+async def test_a_new_session_says_what_can_be_chosen(editor: Editor, stack: Stack) -> None:
+    new = await editor.new(stack.directory())
+    assert new["modes"]["currentModeId"] == "default"
+    chosen = {one["id"]: one for one in new["configOptions"]}
+    assert [*chosen] == ["agent", "model", "effort", "mode"]
+    assert chosen["agent"]["currentValue"] == "demo"
+    assert {one["value"] for one in chosen["model"]["options"]} >= {"demo-1", "demo-1-mini"}
+    assert new["models"]["currentModelId"] in {one["modelId"] for one in new["models"]["availableModels"]}
+
+
+async def test_model_effort_and_mode_are_chosen_in_both_forms(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    await editor.call("session/set_model", sessionId=session, modelId="demo-1-mini")
+    values = await editor.configure(session, "effort", "high")
+    assert (values["model"], values["effort"]) == ("demo-1-mini", "high")
+    assert (await editor.configure(session, "model", "demo-1"))["model"] == "demo-1"
+    assert (await editor.configure(session, "mode", "acceptEdits"))["mode"] == "acceptEdits"
+    await editor.prompt(session, "model")
+    assert editor.text() == "model demo-1, effort high, permission mode acceptEdits"
+    for option, value in (("mode", "no"), ("model", "default"), ("effort", "default"), ("colour", "red")):
+        error = await editor.refused(
+            "session/set_config_option", sessionId=session, configId=option, value=value
+        )
+        assert error.code == -32602, option
+    assert (await editor.refused("session/set_mode", sessionId=session, modeId="no")).code == -32602
+
+
+async def test_load_replays_everything_before_it_answers_and_resume_nothing(
+    editors: Editors, stack: Stack
+) -> None:
+    async with editors() as first:
+        session = (await first.new(stack.directory()))["sessionId"]
+        await first.prompt(session, "think a thought\nsay one\ntodo")
+    async with editors() as second:
+        loaded = await second.load(session)
+        assert "sessionId" not in loaded
+        replayed = [*second.log]
+        assert second.text("user_message_chunk") == "think a thought\nsay one\ntodo"
+        assert second.text("agent_thought_chunk") == "a thought"
+        assert "one" in second.text()
+        after = replayed[replayed.index("answer 2") + 1 :]
+        assert {*after} <= {"available_commands_update", "usage_update"}
+        assert "plan" in replayed
+        await second.prompt(session, "say two")
+        assert second.text().endswith("two")
+    async with editors() as third:
+        await third.call("session/resume", sessionId=session, cwd="/", mcpServers=[])
+        await third.until_update("available_commands_update")
+        assert not {"user_message_chunk", "agent_message_chunk", "plan"} & {*third.log}
+        assert await third.prompt(session, "history") == "end_turn"
+        assert "say two" in third.text()
+
+
+async def test_loading_again_replays_again_and_neither_starts_a_process_nor_ends_a_turn(
+    editors: Editors, stack: Stack
+) -> None:
+    account = await stack.sign_in()
+    async with editors(answer=forever) as editor:
+        session = (await editor.new(stack.directory()))["sessionId"]
+        await editor.prompt(session, "say before")
+        running = editor.start(session, "say begun\nwrite a.txt x")
+        await editor.until_asked()
+        for _ in range(3):
+            editor.forget()
+            await editor.load(session)
+            assert editor.text("user_message_chunk") == "say beforesay begun\nwrite a.txt x"
+            assert "beforebegun" in editor.text()
+        # Whatever showed the permission is gone, so it is asked anew, and the old request is taken back.
+        await editor.until_asked(4)
+        await editor.until(lambda: len(editor.cancelled) == 3)
+        starts = [
+            one
+            for one in await account.messages(session, limit=200)
+            if one["content"]["kind"] == "launch_start"
+        ]
+        assert len(starts) == 1
+        editor.cancel(session)
+        assert await running == "cancelled"
+
+
+async def test_the_list_has_every_session_whoever_began_it(editor: Editor, stack: Stack) -> None:
+    account = await stack.sign_in()
+    elsewhere = await stack.create(account, title="From the web")
+    mine = (await editor.new(stack.directory("other")))["sessionId"]
+    listed = (await editor.call("session/list"))["sessions"]
+    assert {one["sessionId"] for one in listed} == {elsewhere, mine}
+    (web,) = [one for one in listed if one["sessionId"] == elsewhere]
+    assert (web["title"], web["cwd"]) == ("From the web", stack.directory())
+    assert web["updatedAt"].endswith("Z")
+    (only,) = (await editor.call("session/list", cwd=stack.directory("other")))["sessions"]
+    assert only["sessionId"] == mine
+    assert (await editor.refused("session/list", cursor="nonsense")).code == -32602
+
+
+async def test_pages_of_the_list_leave_nothing_out(
+    editor: Editor, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = await stack.sign_in()
+    made = {await stack.create(account) for _ in range(5)}
+    monkeypatch.setattr(listing, "_LISTED", 2)
+    found: list[str] = []
+    page = await editor.call("session/list")
+    while True:
+        found += [one["sessionId"] for one in page["sessions"]]
+        if "nextCursor" not in page:
+            break
+        page = await editor.call("session/list", cursor=page["nextCursor"])
+    assert len(found) == 5
+    assert {*found} == made
+
+
+async def test_a_turn_begun_elsewhere_appears_with_its_message(editor: Editor, stack: Stack) -> None:
+    account = await stack.sign_in()
+    session = await stack.create(account)
+    await account.turn(session, "say first")
+    await editor.load(session)
+    assert editor.text("user_message_chunk") == "say first"
+    editor.forget()
+    await account.turn(session, "say from the phone")
+    await editor.until(lambda: "from the phone" in editor.text())
+    assert editor.text("user_message_chunk") == "say from the phone"
+    kinds = [kind for kind in editor.log if kind.endswith("chunk")]
+    assert kinds == ["user_message_chunk", "agent_message_chunk"]
+
+
+async def test_a_running_session_is_entered_in_the_middle_and_nothing_is_missing(
+    editors: Editors, stack: Stack
+) -> None:
+    account = await stack.sign_in()
+    session = await stack.create(account)
+    async with editors() as editor:
+        await account.say(session, "slow 40")
+        await account.until(session, "working")
+        await editor.load(session)
+        whole = " ".join(f"word{n}" for n in range(1, 41))
+        await editor.until(lambda: editor.text() == whole)
+
+
+async def test_close_cancels_and_ends_the_process_and_the_session_can_be_loaded_again(
+    editor: Editor, stack: Stack
+) -> None:
+    account = await stack.sign_in()
+    session = (await editor.new(stack.directory()))["sessionId"]
+    running = editor.start(session, "slow 500")
+    await editor.until_update("agent_message_chunk")
+    assert await editor.call("session/close", sessionId=session) == {}
+    assert await running == "cancelled"
+    assert (await account.session(session))["status"] == "stopped"
+    blocks = [{"type": "text", "text": "hi"}]
+    assert (await editor.refused("session/prompt", sessionId=session, prompt=blocks)).code == -32002
+    await editor.load(session)
+    assert await editor.prompt(session, "say again") == "end_turn"
+
+
+async def test_delete_is_idempotent_and_final(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    for _ in range(2):
+        assert await editor.call("session/delete", sessionId=session) == {}
+    assert await editor.call("session/delete", sessionId="never-there") == {}
+    assert (await editor.call("session/list"))["sessions"] == []
+    assert (await editor.refused("session/load", sessionId=session, cwd="/", mcpServers=[])).code == -32002
+
+
+async def test_a_session_that_is_deleted_elsewhere_leaves_no_prompt_unanswered(
+    editor: Editor, stack: Stack
+) -> None:
+    account = await stack.sign_in()
+    session = (await editor.new(stack.directory()))["sessionId"]
+    running = editor.start(session, "slow 500")
+    await editor.until_update("agent_message_chunk")
+    assert (await account.delete(f"/api/sessions/{session}")).status_code == 200
+    (failed,) = await asyncio.gather(running, return_exceptions=True)
+    assert "deleted" in str(failed)
+
+
+async def test_a_fork_remembers_and_its_source_goes_on(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    await editor.prompt(session, "my number is 7")
+    forked = (await editor.call("session/fork", sessionId=session, cwd="/", mcpServers=[]))["sessionId"]
+    assert forked != session
+    editor.forget()
+    await editor.prompt(forked, "what number did I tell you?")
+    assert editor.text() == "7"
+    assert {one for one, _ in editor.updates} == {forked}
+    assert await editor.prompt(session, "say here") == "end_turn"
+
+
+async def test_the_agent_is_chosen_before_the_first_message_and_stays_after_it(
+    editors: Editors, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
+    await stack.stop_runner()
+    await stack.start_runner()
+    account = await stack.sign_in()
+    async with editors() as editor:
+        session = (await editor.new(stack.directory()))["sessionId"]
+        await editor.configure(session, "mode", "acceptEdits")
+        values = await editor.configure(session, "agent", "droid")
+        assert (values["agent"], values["mode"]) == ("droid", "acceptEdits")
+        editor.forget()
+        assert await editor.prompt(session, "say from Droid") == "end_turn"
+        assert editor.text() == "from Droid"
+        assert {one for one, _ in editor.updates} == {session}
+        error = await editor.refused(
+            "session/set_config_option", sessionId=session, configId="agent", value="demo"
+        )
+        assert "stays with its agent" in error.message
+        (listed,) = (await editor.call("session/list"))["sessions"]
+        assert listed["sessionId"] == session
+    (view,) = (await account.get_json("/api/sessions"))["sessions"]
+    assert view["agent"] == "droid"
+    async with editors() as again:
+        await again.load(session)
+        assert again.text() == "from Droid"
+        await again.load(view["id"])
+
+
+async def test_an_agent_that_is_not_there_leaves_the_session_as_it_was(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    error = await editor.refused(
+        "session/set_config_option", sessionId=session, configId="agent", value="nobody"
+    )
+    assert error.data["code"] == "agent_unknown"
+    assert await editor.prompt(session, "say still demo") == "end_turn"
+    assert len((await editor.call("session/list"))["sessions"]) == 1
+
+
+async def test_a_named_session_is_what_the_first_new_gives_and_its_past_is_told_after_the_answer(
+    editors: Editors, stack: Stack
+) -> None:
+    account = await stack.sign_in()
+    session = await stack.create(account)
+    await account.turn(session, "say earlier")
+    async with editors(Options(session_id=session)) as editor:
+        assert (await editor.new(stack.directory()))["sessionId"] == session
+        await editor.until(lambda: editor.text() == "earlier")
+        assert editor.log[1] == "answer 2"
+        assert editor.text("user_message_chunk") == "say earlier"
+        assert (await editor.new(stack.directory()))["sessionId"] != session
+
+
+async def test_what_cannot_be_begun_is_refused_with_our_code(editor: Editor, stack: Stack) -> None:
+    missing = await editor.refused("session/new", cwd="/no/such/place", mcpServers=[])
+    assert missing.data["code"] == "directory_missing"
+    relative = await editor.refused("session/new", cwd="here", mcpServers=[])
+    assert relative.code == -32602
+    assert (await editor.refused("session/load", sessionId="nobody", cwd="/", mcpServers=[])).code == -32002
+    await stack.stop_runner()
+    offline = await editor.refused("session/new", cwd=stack.directory(), mcpServers=[])
+    assert offline.data["code"] == "machine_offline"
