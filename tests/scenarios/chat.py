@@ -231,7 +231,7 @@ class Chat:
         """No process lives or is on its way, and none will come by itself."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
-        return actor._launcher.life is None and self.quiet()
+        return actor._launcher.life is None and self.quiet() and not self.unread()
 
     def ending(self) -> bool:
         """The runner has begun to end the process."""

@@ -115,8 +115,8 @@ async def test_06_never_queried_row(world: World) -> None:
     await world.start_runner()
     await unused.say("say hello")
     assert (await used.say(RECALL)).answer == "dolphin"
-    decided = {plan.session_id: plan.decision.start for plan in world.demo.plans[2:]}
-    assert decided == {unused.id: Start.CREATE, used.id: Start.RESUME}
+    decided = [(plan.session_id, plan.decision.start) for plan in world.demo.plans[2:]]
+    assert decided == [(unused.id, Start.CREATE), (used.id, Start.RESUME)]
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["no native id", "native id"])
@@ -197,6 +197,18 @@ async def test_11_already_in_use(chat: Chat, world: World) -> None:
     assert world.demo.starts == [Start.CREATE, Start.CREATE, Start.RESUME]
     assert chat.state.registered
     assert chat.state.native_id == chat.id
+
+
+async def test_11_already_in_use_and_then_gone(chat: Chat, world: World) -> None:
+    """An agent that contradicts itself is tried once for each thing it says, and no more."""
+    await chat.stop()
+    world.demo.behave.extend(["in-use", "missing"] * 5)
+    assert await chat.outcome(await chat.send("say never")) is ItemState.FAILED
+    assert world.demo.starts[1:] == [Start.CREATE, Start.RESUME, Start.CREATE]
+    assert chat.resting()
+    assert len(chat.of(ev.StatusUpdate, status=SessionStatus.FAILED)) == 1
+    world.demo.behave.clear()
+    assert (await chat.say("say hello")).answer == "hello"
 
 
 @pytest.mark.parametrize("agent", ["demo", "droid"])

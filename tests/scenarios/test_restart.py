@@ -212,9 +212,19 @@ async def test_50_failed_turn_is_not_success(
     assert reason is TurnEndReason.CANCELLED or turn.error
 
 
-async def test_51_warm_process_is_idle(chat: Chat) -> None:
+@pytest.mark.parametrize("agent", ["demo", "droid"])
+async def test_51_warm_process_is_idle(world: World, agent: str) -> None:
+    """Nobody sees it, and it can be given a message at once."""
+    world.droid()
+    chat = await world.create(agent)
+    before = chat.state.seq
     await chat.kill_agent()
     await chat.adapter.started(2)
+    await chat.command(do.Configure(title="a fence"))
+    assert [entry.content for entry in chat.entries if entry.seq > before] == [
+        *chat.of(ev.LaunchEnd),
+        *chat.of(ev.TitleUpdate),
+    ]
     view = await chat.view()
     assert not view.thinking
     assert view.turn_id is None
