@@ -29,7 +29,7 @@ class Flood:
 
 
 def measure_flood(events: int, rounds: int) -> Flood:
-    python = _sdk_python()
+    python = sdk_python()
     ours: list[float] = []
     theirs: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -76,10 +76,15 @@ def _version() -> str:
     return (HERE / "requirements.in").read_text().strip().partition("==")[2]
 
 
-def _sdk_python() -> Path:
+def sdk_home() -> Path:
     """The SDK's own environment, in a cache outside the repository: ours stays free of its libraries."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = base / "farsteer-bench" / f"droid-sdk-{_version()}"
+    return base / "farsteer-bench" / f"droid-sdk-{_version()}"
+
+
+def sdk_python(home: Path | None = None) -> Path:
+    """Its Python, installed now if it is not there yet. Raises Unavailable."""
+    home = home or sdk_home()
     python = home / "bin" / "python"
     done = home / ".installed"
     if not done.exists():

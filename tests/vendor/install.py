@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.droid.flood import sdk_home, sdk_python
+from bench.peers.base import Unavailable
 from tests.support.node import NODE
 from tests.vendor.pins import PINS, Pin, here
 
@@ -39,6 +41,7 @@ def cache_folder() -> Path:
 
 # Read once: tests give themselves another HOME.
 CACHE = cache_folder()
+SDK = sdk_home()
 
 
 class InstallFailed(Exception):
@@ -137,6 +140,11 @@ def main(cache: Path = CACHE) -> int:
         else:
             took = "" if known else f", installed in {time.monotonic() - started:.0f} s"
             print(f"vendor: {pin.name} {pin.version} at {where}{took}", file=sys.stderr)
+    try:
+        print(f"vendor: droid-sdk at {sdk_python(SDK)}", file=sys.stderr)
+    except Unavailable as error:
+        failed = True
+        print(f"vendor: {error}", file=sys.stderr)
     return 1 if failed and in_ci() else 0
 
 

@@ -103,6 +103,7 @@ def test_a_missing_cli_is_named_and_fails_only_in_ci(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(install, "PINS", (PIN,))
+    monkeypatch.setattr(install, "sdk_python", lambda home: home)
     monkeypatch.setenv("TOY_FAILS", "1")
     for ci, code in (("", 0), ("true", 1)):
         monkeypatch.setenv("CI", ci)

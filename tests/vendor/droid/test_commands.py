@@ -15,7 +15,7 @@ from farsteer.agents.droid.commands import Commands, McpServer
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import NotCapable
-from farsteer.core.events import AgentMessage, Notice, TitleUpdate, TurnEndReason
+from farsteer.core.events import AgentMessage, FileRestore, Notice, TitleUpdate, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment
@@ -79,6 +79,35 @@ async def test_a_rewind_takes_back_words_and_files(stage: Stage) -> None:
     assert not path.exists()
     assert scene.launch.native_id != before
     assert [head for _, head in await history(scene)] == ["apricot", "echo: apricot", "[[history]]"]
+
+
+@only_new
+async def test_files_go_back_twice_though_a_rewind_forgets_its_copies(stage: Stage) -> None:
+    """As the runner does it: files first, then a launch that cuts."""
+    path, other = stage.directory / "file.txt", stage.directory / "other.txt"
+    other.write_text("before")
+    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
+    anchors: list[str | None] = [None]
+    edit = f'{{"file_path":"{other}","old_str":"before","new_str":"after"}}'
+    for text in ("apricot", f"[[write:{path}:1]]", "walnut", f"[[tool:Edit:{edit}]]", f"[[write:{path}:2]]"):
+        await scene.turn(text)
+        anchors.append(scene.events(AgentMessage)[-1].anchor)
+    found = await scene.launch.restore_files(scene.messages[4], anchors[4])
+    assert (found.status, found.restored) == (FileRestore.FULL, (str(path),))
+    assert (path.read_text().strip(), other.read_text()) == ("1", "after")
+    await scene.launch.stop()
+    plan = stage.plan(resume=scene.launch.native_id, cut_at=anchors[4], mode=PermissionMode.YOLO)
+    again = await stage.launch(plan)
+    assert again.launch.native_id != scene.launch.native_id
+    # The message itself changed nothing; what came after it goes back.
+    found = await again.launch.restore_files(scene.messages[2], anchors[2])
+    assert (found.status, found.restored) == (FileRestore.FULL, (str(other),))
+    assert (path.read_text().strip(), other.read_text()) == ("1", "before")
+    await again.launch.restore_files(scene.messages[0], None)
+    assert not path.exists()
+    await again.launch.stop()
+    last = await stage.launch(stage.plan(resume=again.launch.native_id, cut_at=anchors[1]))
+    assert [head for _, head in await history(last)] == ["apricot", "echo: apricot", "[[history]]"]
 
 
 @only_new

@@ -11,13 +11,12 @@ import pytest
 
 from farsteer.agents.base import Fragment
 from farsteer.agents.conformance.stage import Scene, Stage
-from farsteer.core.errors import AgentError
+from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from tests.support.eventually import eventually
 from tests.support.model import ScriptedModel
-from tests.vendor.droid.conftest import only_new
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 
@@ -92,13 +91,23 @@ async def test_another_key_resumes_the_same_conversation(
 ) -> None:
     scene = await stage.launch()
     await scene.turn("remember this")
+    os.kill(scene.launch.pid, signal.SIGKILL)
+    await scene.exited()
     monkeypatch.setenv("FACTORY_API_KEY", "fk-another")
-    assert ["user", "remember this"] in await history(await stage.again(scene))
+    again = await stage.again(scene)
+    assert psutil.Process(again.launch.pid).environ()["FACTORY_API_KEY"] == "fk-another"
+    assert again.launch.native_id == scene.launch.native_id
+    assert await history(again) == [
+        ["user", "remember this"],
+        ["assistant", "echo: remember this"],
+        ["user", "[[history]]"],
+    ]
 
 
 async def test_a_conversation_that_never_was_cannot_be_resumed(stage: Stage) -> None:
-    with pytest.raises(AgentError):
+    with pytest.raises(AgentError) as caught:
         await stage.launch(stage.plan(resume=new_id()))
+    assert caught.value.code is ErrorCode.CONVERSATION_MISSING
     assert stage.leftovers() == []
 
 
@@ -116,19 +125,29 @@ async def test_kill_9_in_the_stream_ends_the_turn_and_loses_no_message(stage: St
     assert ["user", HANGS] in told
 
 
-@only_new
 async def test_kill_9_in_a_tool_leaves_no_command_and_the_conversation_goes_on(stage: Stage) -> None:
+    """The old version's commands run in a session of their own and have nobody who looks after them."""
     scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
     turn_id = await running(stage, scene)
+    commands = [process for process in stage.leftovers() if process.pid != scene.launch.pid]
+    assert any(_name(process) == "sleep" for process in commands)
     os.kill(scene.launch.pid, signal.SIGKILL)
     assert (await scene.end(turn_id)).reason is TurnEndReason.CRASHED
     await scene.exited()
+    assert [process for process in commands if _alive(process)] == []
     again = await stage.again(scene)
     assert (await again.turn("go on")).reason is TurnEndReason.END_TURN
 
 
 def _sleeping(stage: Stage) -> bool:
     return any(_name(process) == "sleep" for process in stage.leftovers())
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _name(process: psutil.Process) -> str:
