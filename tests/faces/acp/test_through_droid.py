@@ -1,0 +1,74 @@
+"""A Droid behind the face, simulated with its habits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.faces.acp.agent import Options
+from tests.faces.acp.conftest import Editors
+from tests.support.acp_client import FORMS, Editor, choosing
+from tests.support.droid_simulator import install
+from tests.support.stack import Stack
+
+VERSIONS = ["0.215", "0.57"]
+
+
+@pytest.fixture(params=VERSIONS)
+async def editor(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    editors: Editors,
+) -> AsyncIterator[Editor]:
+    habits = ("--misbehave", "premature-idle", "--misbehave", "duplicates")
+    monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, request.param, *habits))
+    async with editors(Options(agent="droid"), answer=choosing("allow_once")) as editor:
+        yield editor
+
+
+async def test_an_early_idle_never_answers_a_prompt_before_its_last_message(
+    editor: Editor, stack: Stack
+) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    for number in range(3):
+        editor.forget()
+        assert await editor.prompt(session, f"say number {number}") == "end_turn"
+        assert editor.text() == f"number {number}"
+        assert editor.log[-1].startswith("answer")
+
+
+async def test_a_permission_of_droid_is_asked_once_and_answered(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    assert await editor.prompt(session, "run touch made.txt") == "end_turn"
+    assert (Path(stack.directory()) / "made.txt").exists()
+    assert len(editor.asked) == 1
+
+
+async def test_cancel_ends_a_turn_of_droid(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    running = editor.start(session, "work")
+    await editor.until(lambda: editor.told("agent_message_chunk") or editor.told("session_info_update"))
+    editor.cancel(session)
+    assert await running == "cancelled"
+
+
+async def test_a_plan_of_droid_is_a_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editors: Editors, stack: Stack
+) -> None:
+    monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
+
+    async def answer(method: str, params: dict[str, object]) -> object:
+        assert method == "elicitation/create"
+        fields = params["requestedSchema"]["properties"]  # pyright: ignore[reportIndexIssue]
+        (decision,) = [name for name in fields if "oneOf" in fields[name]]
+        return {"action": "accept", "content": {decision: fields[decision]["oneOf"][0]["const"]}}
+
+    async with editors(Options(agent="droid"), client=FORMS, answer=answer) as editor:
+        session = (await editor.new(stack.directory()))["sessionId"]
+        await editor.call("session/set_mode", sessionId=session, modeId="plan")
+        assert await editor.prompt(session, "plan A | B") == "end_turn"
+        assert len(editor.asked) == 1
+        await editor.until_update("current_mode_update")
