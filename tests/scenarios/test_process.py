@@ -117,6 +117,7 @@ async def test_26_hard_kill_keeps_queue(world: World) -> None:
     chat = await world.create()
     hung = await chat.begin("stubborn")
     later = await chat.send("say later")
+    await chat.until(ev.QueueUpdate, item_id=later, state=ItemState.QUEUED)
     urgent = await chat.hurry("say urgent")
     assert (await chat.turn(hung)).reason is TurnEndReason.CANCELLED
     assert (await chat.turn(urgent)).answer == "urgent"
