@@ -19,7 +19,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.stack import OWNER, Account
-from tests.vendor.droid.conftest import FAKE, PATIENCE
+from tests.vendor.droid.conftest import FAKE, PATIENCE, only_new
 from tests.vendor.pins import Pin
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(240)]
@@ -151,6 +151,61 @@ async def test_a_conversation_with_approvals_outlives_agent_and_hub(up: Up) -> N
         assert found["nativeId"] == native_id
         await until(account, session, lambda found: found["usage"]["inputTokens"] > 0)
     assert up.agents() == []
+
+
+@only_new
+async def test_a_rewind_a_fork_and_an_adopted_conversation(up: Up) -> None:
+    async with up.started() as account:
+        session = await create(account, up)
+        await account.say(session, "apricot")
+        await idle(account, session)
+        await account.say(session, f"[[write:{up.desk}/made.txt:walnut]][[say:written]]")
+        asked = await approval(account, session)
+        await account.post_json(f"/api/sessions/{session}/permissions/{asked['id']}/approve")
+        await idle(account, session)
+        assert (up.desk / "made.txt").exists()
+        fork = (await account.post_json(f"/api/sessions/{session}/fork", {"title": "Another try"}))[
+            "sessionId"
+        ]
+        written = await seq_of(account, session, "walnut")
+        rewound = await account.post_json(f"/api/sessions/{session}/rewind", {"seq": written})
+        assert rewound["files"]["status"] == "full"
+        assert rewound["files"]["restored"] == [str(up.desk / "made.txt")]
+        assert not (up.desk / "made.txt").exists()
+        assert await remembered(account, session) == ["apricot", "echo: apricot"]
+        assert "written" in await remembered(account, fork)
+        source = (await account.session(session))["nativeId"]
+
+    async with up.started() as account:
+        (machine,) = (await account.get_json("/api/machines"))["machines"]
+        where = f"/api/machines/{machine['id']}"
+        listed = (await account.get_json(f"{where}/conversations?agent=droid"))["conversations"]
+        ours = {one["nativeId"]: one["sessionId"] for one in listed}
+        assert ours[source] == session
+        # The one that was rewound is still there under its old name, and nobody's.
+        left = [one["nativeId"] for one in listed if one["sessionId"] is None]
+        adopted = (await account.post_json(f"{where}/import", {"agent": "droid", "nativeId": left[0]}))[
+            "sessionId"
+        ]
+        assert "written" in await texts(account, adopted)
+        assert "written" in await remembered(account, adopted)
+    assert up.agents() == []
+
+
+async def seq_of(account: Account, session: str, word: str) -> int:
+    (found,) = [
+        entry["seq"]
+        for entry in await account.messages(session, limit=200)
+        if entry["content"]["kind"] == "user_message" and word in entry["content"]["text"]
+    ]
+    return found
+
+
+async def remembered(account: Account, session: str) -> list[str]:
+    """What the model is shown of the conversation, before the question about it."""
+    await account.say(session, "[[history]]")
+    await idle(account, session)
+    return [head for _, head in json.loads((await texts(account, session))[-1])["history"]][:-1]
 
 
 async def test_kill_9_of_the_hub_and_runner_in_mid_turn(up: Up) -> None:
