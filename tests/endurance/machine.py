@@ -21,13 +21,20 @@ from tests.endurance.world import World
 taking = st.one_of(st.just("take"), st.sampled_from(TAKING))
 doing = st.one_of(
     st.just("say"),
+    st.just("say,ask,say"),
     st.lists(st.sampled_from(DOING), min_size=1, max_size=3).map(",".join),
 )
 ending = st.one_of(st.just("end"), st.sampled_from(ENDING))
 deliveries = st.sampled_from(Delivery)
-# Where the next step comes: a few turns of the loop later, or after some time.
-pauses = st.one_of(st.integers(0, 12), st.sampled_from([0.02, 0.3, 2.0, 20.0, 700.0]))
 outcomes = st.sampled_from([Outcome.APPROVED, Outcome.DENIED, Outcome.ABORT])
+messages = st.tuples(taking, doing, ending, deliveries)
+Message = tuple[str, str, str, Delivery]
+Pause = tuple[Message | Outcome | None, float]
+# Before the next step: often another message or an answer, then a few turns of the loop or some time.
+pauses = st.tuples(
+    st.none() | messages | outcomes,
+    st.one_of(st.integers(0, 12), st.sampled_from([0.02, 0.3, 2.0, 20.0, 700.0])),
+)
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -53,31 +60,39 @@ class SessionMachine(RuleBasedStateMachine):
         finally:
             shutil.rmtree(self._root)
 
-    def go_on(self, pause: float) -> None:
+    def go_on(self, pause: Pause) -> None:
         """Let some time pass, and see whether the promises hold."""
         type(self).steps += 1
-        world = self.world
-        world.do(world.ticks(pause) if isinstance(pause, int) else world.wait(pause))
+        world, (act, time) = self.world, pause
+        if isinstance(act, Outcome):
+            for approval in world.ledger.asked[-1:]:
+                world.respond(approval, Answer(outcome=act))
+        elif act is not None:
+            self._say(act)
+        world.do(world.ticks(time) if isinstance(time, int) else world.wait(time))
         world.check()
 
     # -- messages
 
-    @rule(taking=taking, doing=doing, ending=ending, delivery=deliveries, pause=pauses)
-    def send(self, taking: str, doing: str, ending: str, delivery: Delivery, pause: float) -> None:
+    def _say(self, message: Message) -> None:
+        taking, doing, ending, delivery = message
         self.sent += 1
         self.world.send(f"m{self.sent}", f"{taking} {doing} {ending}", delivery)
+
+    @rule(message=messages, pause=pauses)
+    def send(self, message: Message, pause: Pause) -> None:
+        self._say(message)
         self.go_on(pause)
 
     @rule(count=st.integers(2, 5), pause=pauses)
-    def send_several(self, count: int, pause: float) -> None:
+    def send_several(self, count: int, pause: Pause) -> None:
         for _ in range(count):
-            self.sent += 1
-            self.world.send(f"m{self.sent}", "take say end", Delivery.QUEUE)
+            self._say(("take", "say", "end", Delivery.QUEUE))
         self.go_on(pause)
 
     @precondition(lambda self: self.sent)
     @rule(back=st.integers(0, 3), pause=pauses)
-    def send_again(self, back: int, pause: float) -> None:
+    def send_again(self, back: int, pause: Pause) -> None:
         """A client that had no answer."""
         name = f"m{max(1, self.sent - back)}"
         self.world.send(name, "", Delivery.QUEUE)
@@ -85,13 +100,13 @@ class SessionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.world.names)
     @rule(back=st.integers(0, 5), pause=pauses)
-    def cancel(self, back: int, pause: float) -> None:
+    def cancel(self, back: int, pause: Pause) -> None:
         self.world.cancel(self._item(back))
         self.go_on(pause)
 
     @precondition(lambda self: self.world.names)
     @rule(back=st.integers(0, 5), pause=pauses)
-    def send_now(self, back: int, pause: float) -> None:
+    def send_now(self, back: int, pause: Pause) -> None:
         self.world.send_now(self._item(back))
         self.go_on(pause)
 
@@ -102,13 +117,13 @@ class SessionMachine(RuleBasedStateMachine):
     # -- steering
 
     @rule(pause=pauses)
-    def interrupt(self, pause: float) -> None:
+    def interrupt(self, pause: Pause) -> None:
         self.world.command(do.Abort())
         self.go_on(pause)
 
     @precondition(lambda self: self.world.ledger.asked)
     @rule(which=st.integers(0, 3), outcome=outcomes, times=st.integers(1, 2), pause=pauses)
-    def answer(self, which: int, outcome: Outcome, times: int, pause: float) -> None:
+    def answer(self, which: int, outcome: Outcome, times: int, pause: Pause) -> None:
         """An open question, one that was answered long ago, or twice the same."""
         asked = self.world.ledger.asked
         for _ in range(times):
@@ -121,40 +136,40 @@ class SessionMachine(RuleBasedStateMachine):
         effort=st.sampled_from([None, *ReasoningEffort]),
         pause=pauses,
     )
-    def configure(self, mode: Any, model: Any, effort: Any, pause: float) -> None:
+    def configure(self, mode: Any, model: Any, effort: Any, pause: Pause) -> None:
         self.world.command(do.Configure(permission_mode=mode, model=model, effort=effort))
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def stop(self, pause: float) -> None:
+    def stop(self, pause: Pause) -> None:
         self.world.command(do.Stop())
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def resume(self, pause: float) -> None:
+    def resume(self, pause: Pause) -> None:
         self.world.command(do.Resume())
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def warm(self, pause: float) -> None:
+    def warm(self, pause: Pause) -> None:
         self.world.command(do.Warm())
         self.go_on(pause)
 
     @rule(back=st.integers(0, 3), files=st.booleans(), pause=pauses)
-    def rewind(self, back: int, files: bool, pause: float) -> None:
+    def rewind(self, back: int, files: bool, pause: Pause) -> None:
         self.world.rewind(back, files=files)
         self.go_on(pause)
 
     # -- what goes wrong
 
     @rule(pause=pauses)
-    def kill_agent(self, pause: float) -> None:
+    def kill_agent(self, pause: Pause) -> None:
         for launch in [*self.world.memory.living]:
             launch.kill()
         self.go_on(pause)
 
     @rule(lose=st.booleans(), linger=st.integers(0, 6), down=pauses, pause=pauses)
-    def kill_runner(self, lose: bool, linger: int, down: float, pause: float) -> None:
+    def kill_runner(self, lose: bool, linger: int, down: Pause, pause: Pause) -> None:
         world = self.world
         world.do(world.kill_runner(lose=lose, linger=linger))
         self.go_on(down)
@@ -162,7 +177,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.go_on(pause)
 
     @rule(lose=st.booleans(), down=pauses, pause=pauses)
-    def kill_hub(self, lose: bool, down: float, pause: float) -> None:
+    def kill_hub(self, lose: bool, down: Pause, pause: Pause) -> None:
         world = self.world
         world.do(world.kill_hub(lose=lose))
         self.go_on(down)
@@ -170,7 +185,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def cut_link(self, pause: float) -> None:
+    def cut_link(self, pause: Pause) -> None:
         self.world.do(self.world.cut_link())
         self.go_on(pause)
 
@@ -183,12 +198,12 @@ class SessionMachine(RuleBasedStateMachine):
         self.world.memory.restores.append(manner)
 
     @rule(pause=pauses)
-    def agent_forgets(self, pause: float) -> None:
+    def agent_forgets(self, pause: Pause) -> None:
         """Its own retention: the conversation is gone."""
         if not self.world.memory.living:
             self.world.memory.wipe()
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def wait(self, pause: float) -> None:
+    def wait(self, pause: Pause) -> None:
         self.go_on(pause)
