@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import Any
 import httpx
 
 from farsteer.cli.local import running
+from farsteer.client.access import hub_file, token_file
 from farsteer.faces.server import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.support.eventually import eventually
@@ -111,6 +114,12 @@ class Stack:
         machines = (await account.get_json("/api/machines"))["machines"]
         body = {"machineId": machines[0]["id"], "directory": self.directory(), "agent": "demo", **fields}
         return (await account.post_json("/api/sessions", body))["sessionId"]
+
+
+def announce(stack: Stack) -> None:
+    """As `farsteer up` does, so that commands find the hub by its home."""
+    hub_file(stack.home).write_text(json.dumps({"url": stack.url, "pid": os.getpid()}))
+    token_file(stack.home).write_text(OWNER)
 
 
 @asynccontextmanager

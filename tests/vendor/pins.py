@@ -60,4 +60,6 @@ DROID_OLD = _droid(
     "0.99.0",
     linux_x64="sha512-16fmqhBS2ijMVC2DNuVkmXLToRhAmZad7Lz8pQYb8ECW0uQthX5hM91grNoQ39MkZVDoYOmmrbTL7y6q3H3uJA==",
 )
-PINS = (DROID, DROID_OLD)
+ACPX = Pin(name="acpx", version="0.19.1", package="acpx", program="acpx/dist/cli.js")
+"""A client of editors' protocol for the command line, made by others; the node of `make setup` runs it."""
+PINS = (DROID, DROID_OLD, ACPX)

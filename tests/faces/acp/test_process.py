@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from farsteer.client.access import hub_file, login_file, token_file
+from farsteer.client.access import login_file
 from tests.cli.command import farsteer, finish, start
 from tests.support.acp_client import choosing, editor, forever
-from tests.support.stack import OWNER, Stack
+from tests.support.stack import OWNER, announce
 from tests.support.stack import farsteer as stack_at
 
 
@@ -85,12 +84,6 @@ async def test_the_death_of_the_editor_stops_no_turn_and_coming_back_loses_nothi
                 await again.until(lambda: again.text().endswith("from the web"))
         ended = [one["content"] for one in await account.messages(session, limit=200)]
         assert [one["reason"] for one in ended if one["kind"] == "turn_end"] == ["end_turn", "end_turn"]
-
-
-def announce(stack: Stack) -> None:
-    """As `farsteer up` does, so that others find the hub by its home."""
-    hub_file(stack.home).write_text(json.dumps({"url": stack.url, "pid": os.getpid()}))
-    token_file(stack.home).write_text(OWNER)
 
 
 async def test_a_hub_elsewhere_is_logged_in_to_as_an_editor_does_it(home: Path, desk: Path) -> None:

@@ -144,7 +144,8 @@ class AcpAgent:
         )
         session_id = await self._create(hub, request, extras)
         self._extras[session_id] = extras
-        return await self._enter(session_id, replay=False)
+        # What happened while it began, a server of tools that could not be reached perhaps, is told too.
+        return await self._enter(session_id, replay=False, late=True)
 
     async def _create(self, hub: Steering, request: CreateSession, extras: Extras) -> str:
         """In the lenient way with as much of it as the agent can take."""

@@ -253,17 +253,20 @@ class Attached:
             await self._replay(self._narrator, self._past.seq)
             self._narrator.state = _state(self._past)
             self._past = None
-        if self._behind:
+        elif self._behind:
             self._behind = False
             await self._read()
             return
-        state = self._narrator.state
+        else:
+            self._introduce(self._narrator.state)
+        for approval in self._narrator.state.approvals:
+            self._ask(approval)
+
+    def _introduce(self, state: SessionState) -> None:
         if state.commands:
             self._tell(commands(state.commands))
         for update in usage(state.usage):
             self._tell(update)
-        for approval in state.approvals:
-            self._ask(approval)
 
     async def _take(self, event: LiveEvent) -> None:
         if isinstance(event, Gap):
