@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from farsteer.core.lines import Line, LineSplitter
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
 from farsteer.faces.house import Open
 from farsteer.rpc.errors import RpcError, unknown_method

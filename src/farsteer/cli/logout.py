@@ -13,9 +13,13 @@ Forget the hub and the access token that `farsteer login` has put into the home.
 token itself stays good until it is revoked: `farsteer token revoke` at the hub.
 """
 
+EXAMPLES = """\
+  farsteer logout
+"""
+
 
 def main(argv: Sequence[str]) -> int:
-    arguments = context.command("logout", ABOUT).parse_args(argv)
+    arguments = context.command("logout", ABOUT, EXAMPLES).parse_args(argv)
     path = login_file(context.home(arguments))
     known = path.exists()
     path.unlink(missing_ok=True)

@@ -98,6 +98,9 @@ def overview() -> str:
 def _run(name: str, arguments: list[str]) -> int:
     from importlib import import_module
 
+    from farsteer.cli.lean import import_msgspec
+
+    import_msgspec()
     from farsteer.cli.failure import failed
 
     try:

@@ -6,13 +6,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
-from farsteer.client.steering import Steering
 from farsteer.core.errors import FarsteerError, Internal
+
+if TYPE_CHECKING:
+    from farsteer.client.steering import Steering
 
 _log = logging.getLogger(__name__)
 
-Open = Callable[[], AbstractAsyncContextManager[Steering]]
+Open = Callable[[], "AbstractAsyncContextManager[Steering]"]
 
 
 class House:

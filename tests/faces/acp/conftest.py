@@ -11,7 +11,7 @@ import pytest
 
 from farsteer.cli.embedded import OWNER
 from farsteer.client.steering import Steering
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from farsteer.faces.steering import HubSteering
 from tests.support.acp_client import Editor, editor_here
 from tests.support.stack import Stack, farsteer

@@ -15,7 +15,7 @@ import pytest
 from farsteer import __version__
 from farsteer.client import AsyncClient
 from farsteer.core.errors import Unauthorized
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import Editor, editor_here
 from tests.support.droid_simulator import install

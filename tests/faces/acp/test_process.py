@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,26 @@ async def test_the_configuration_it_prints_can_be_used_as_it_is(home: Path, name
     )
     out, _ = await process.communicate()
     assert out.startswith(b"farsteer ")
+
+
+async def test_little_is_loaded_before_the_greeting() -> None:
+    """An editor waits for it. What only sessions need, and what only a hub needs, comes after it."""
+    heavy = (
+        "farsteer.core.api",
+        "farsteer.hub",
+        "farsteer.client",
+        "httpx",
+        "starlette",
+        "typing_extensions",
+    )
+    code = (
+        "import sys; from farsteer.cli import main; from importlib import import_module as load; "
+        "from farsteer.cli.lean import import_msgspec; import_msgspec(); load('farsteer.cli.acp'); "
+        "load('farsteer.faces.acp.server'); load('farsteer.faces.stdio'); "
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.decode().strip() == "['farsteer.client']"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.faces.acp import listing
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import Editor, forever
 from tests.support.droid_simulator import install

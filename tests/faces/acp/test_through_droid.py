@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import FORMS, Editor, choosing
 from tests.support.droid_simulator import install

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
-
-import msgspec
 
 from farsteer.client.access import absolute
 from farsteer.client.machines import choose_machine
@@ -21,44 +18,29 @@ from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.attached import Attached
 from farsteer.faces.acp.content import message
 from farsteer.faces.acp.extras import Extras
-from farsteer.faces.acp.greeting import LOGIN, Client, greeting
+from farsteer.faces.acp.greeting import LOGIN, Client, Options
 from farsteer.faces.acp.listing import SOURCE, listed, source_of
 from farsteer.faces.house import House
-from farsteer.rpc.errors import INVALID_PARAMS, RpcError, unknown_method
-from farsteer.rpc.messages import fields
+from farsteer.rpc.errors import unknown_method
 from farsteer.rpc.peer import Peer
 
-_AFTER_ANSWER = 0.005
 _CLOSE_SECONDS = 10.0
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was said on the command line, or by the road to this face."""
-
-    agent: str | None = None
-    machine: str | None = None
-    session_id: str | None = None
-    """The session that the first `session/new` gives, instead of a new one."""
-    lenient: bool = False
-    """What an agent cannot be given, such as tool servers, is left out instead of refused."""
-    forget: Callable[[], object] | None = None
-    """Logs out; None: who came by this road cannot."""
-
-
 class AcpAgent:
-    """A `Handler` of a peer; `attach` gives it the peer it speaks through."""
+    """Everything but the greeting."""
 
-    def __init__(self, given: Options, house: House) -> None:
+    def __init__(self, given: Options, house: House, peer: Peer, client: Client) -> None:
         self._given = given
         self._house = house
+        self._peer = peer
+        self.client = client
         self._sessions: dict[str, Attached] = {}
         """By the client's name for them."""
-        self._client = Client()
         self._named = given.session_id
         self._extras: dict[str, Extras] = {}
         """What each session was begun with here."""
         self._methods: dict[str, Callable[[dict[str, Any]], Awaitable[Any]]] = {
-            "initialize": self._initialize,
             "authenticate": self._authenticate,
             **({} if given.forget is None else {"logout": self._logout}),
             "session/new": self._new,
@@ -74,26 +56,20 @@ class AcpAgent:
             "session/set_config_option": self._set_config_option,
         }
 
-    def attach(self, peer: Peer) -> None:
-        self._peer = peer
-
-    async def request(self, method: str, params: Any) -> Any:
+    async def request(self, method: str, params: dict[str, Any]) -> Any:
         known = self._methods.get(method)
         if known is None:
             raise unknown_method(method)
-        given = {} if params is None else fields(params)
-        if given is None:
-            raise RpcError(INVALID_PARAMS, f"{method} takes an object")
         try:
-            return await known(given)
+            return await known(params)
         except Unauthorized:
             # Whoever logs in now has another token, perhaps of another hub.
             await self._part()
             raise
 
-    async def notification(self, method: str, params: Any) -> None:
+    async def notification(self, method: str, params: dict[str, Any]) -> None:
         if method == "session/cancel":
-            attached = self._sessions.get(str((fields(params) or {}).get("sessionId")))
+            attached = self._sessions.get(str(params.get("sessionId")))
             if attached is not None:
                 await attached.cancel()
 
@@ -105,12 +81,6 @@ class AcpAgent:
         self._extras.clear()
 
     # -- the connection
-
-    async def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        self._client = Client.of(params)
-        # After the answer, for opening a hub inside this process takes longer than an editor should wait for it.
-        asyncio.get_running_loop().call_later(_AFTER_ANSWER, self._house.begin_once)
-        return greeting(self._client, local=self._given.forget is not None)
 
     async def _authenticate(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("methodId") != LOGIN:
@@ -194,7 +164,7 @@ class AcpAgent:
     async def _attach(
         self, hub: Steering, name: str, session_id: str, *, replay: bool, late: bool = False
     ) -> tuple[Attached, dict[str, Any]]:
-        attached = Attached(self._peer, hub, Desk(self._peer, forms=self._client.forms), session_id, name)
+        attached = Attached(self._peer, hub, Desk(self._peer, forms=self.client.forms), session_id, name)
         try:
             view = await attached.enter(replay=replay, late=late)
             return attached, await self._described(hub, name, view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -14,6 +15,19 @@ LOGIN = "farsteer-login"
 _ARGS = ["login"]
 _LEGACY = "terminal-auth"
 """Where clients looked for a command to log in before the protocol had a word for it."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said on the command line, or by the road to this face."""
+
+    agent: str | None = None
+    machine: str | None = None
+    session_id: str | None = None
+    """The session that the first `session/new` gives, instead of a new one."""
+    lenient: bool = False
+    """What an agent cannot be given, such as tool servers, is left out instead of refused."""
+    forget: Callable[[], object] | None = None
+    """Logs out; None: who came by this road cannot."""
 
 
 class Client(msgspec.Struct, frozen=True):

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from farsteer.core.lines import Line
-from farsteer.faces.acp.agent import AcpAgent, Options
+from farsteer.faces.acp.doorman import Doorman
+from farsteer.faces.acp.greeting import Options
 from farsteer.faces.house import House, Open
 from farsteer.faces.stdio import Reader, Writer
-from farsteer.rpc.peer import Lines, Peer
+from farsteer.rpc.peer import Lines
 
 _FLUSH_SECONDS = 5.0
 
@@ -34,15 +35,13 @@ class Pipes:
 async def converse(lines: Lines, options: Options, hub: Open) -> None:
     """Until the client has gone. What runs goes on, where there is a hub that outlives us."""
     house = House(hub, later=True)
-    agent = AcpAgent(options, house)
-    peer = Peer(lines, agent)
-    agent.attach(peer)
+    doorman = Doorman(lines, options, house)
     try:
-        await peer.run()
+        await doorman.peer.run()
     finally:
-        await asyncio.shield(_part(agent, house))
+        await asyncio.shield(_part(doorman, house))
 
 
-async def _part(agent: AcpAgent, house: House) -> None:
-    await agent.leave()
+async def _part(doorman: Doorman, house: House) -> None:
+    await doorman.leave()
     await house.close()

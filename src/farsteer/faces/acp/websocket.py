@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from farsteer.client.steering import Steering
 from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import LINE_LIMIT, Line, Oversized
-from farsteer.faces.acp.agent import Options
+from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
 from farsteer.faces.peer import address, bearer
 from farsteer.faces.realtime.connection import connection_of
