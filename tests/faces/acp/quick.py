@@ -1,0 +1,49 @@
+"""The demo agent without its process: it answers at once, so that a thousand sessions take seconds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Registered, Said, Sink, TurnEnded
+from farsteer.agents.demo.adapter import DemoAdapter
+from farsteer.core.approvals import Answer, Approval
+from farsteer.core.events import AgentMessage, TurnEndReason
+
+
+class QuickLaunch(Launch):
+    living: ClassVar[int] = 0
+
+    def __init__(self, plan: LaunchPlan, sink: Sink) -> None:
+        self._plan = plan
+        self._sink = sink
+        self._gone = False
+        QuickLaunch.living += 1
+
+    @property
+    def native_id(self) -> str | None:
+        return self._plan.decision.native_id
+
+    @property
+    def pid(self) -> int:
+        return 0
+
+    async def send(self, prompt: Prompt) -> None:
+        said = AgentMessage(message_id=f"m-{prompt.turn_id}", text=f"You said {prompt.text}")
+        end = TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN)
+        await self._sink.put([Registered(native_id=str(self.native_id)), Said(event=said), end])
+
+    async def answer(self, approval: Approval, answer: Answer) -> None: ...
+
+    async def interrupt(self) -> None: ...
+
+    async def stop(self, grace: float = 3.0) -> None:
+        if not self._gone:
+            self._gone = True
+            QuickLaunch.living -= 1
+            await self._sink.put([Exited(exit_code=0, reason="stopped")])
+
+
+class QuickAdapter(DemoAdapter):
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        self.check(plan)
+        return QuickLaunch(plan, sink)
