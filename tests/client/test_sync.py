@@ -43,7 +43,9 @@ def test_both_clients_and_both_sessions_have_the_same_methods() -> None:
 
 def test_signatures_survive_the_bridge() -> None:
     assert [*inspect.signature(Client.send).parameters] == [*inspect.signature(AsyncClient.send).parameters]
-    assert [*inspect.signature(Session.send).parameters] == ["self", "text", "attachments", "local_id"]
+    assert [*inspect.signature(Session.send).parameters] == [
+        "self", "text", "attachments", "local_id", "delivery",
+    ]  # fmt: skip
     assert Session.send.__doc__ == AsyncClient.send.__doc__
 
 

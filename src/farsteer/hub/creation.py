@@ -132,7 +132,9 @@ class Creator:
             session_id = await self._run(caller, prepare, prompt, fill, remember, steps)
         except FarsteerError as error:
             steps.fail(error)
-            details = error.details or None
+            # The document knows no details; whose conversation it is already is of imports only.
+            known = error.details.get("session")
+            details = None if known is None else {"session": known}
             body = SessionNotCreated(message=error.message, logs=steps.lines, details=details)
             return Creation(error.status, body)
         self._metrics.sessions_created += 1

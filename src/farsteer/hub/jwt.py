@@ -48,7 +48,7 @@ class Jwts:
 
         return OctKey.import_key(self._secret)
 
-    def sign(self, caller: Caller) -> str:
+    def sign(self, caller: Caller, issued_at: int | None = None) -> str:
         from joserfc import jwt
 
         claims = Claims(
@@ -56,7 +56,7 @@ class Jwts:
             ns=caller.namespace,
             tid=caller.token_id,
             scopes=sorted(caller.scopes),
-            iat=self._clock() // 1000,
+            iat=(self._clock() if issued_at is None else issued_at) // 1000,
             exp=caller.expires_at // 1000,
             own=caller.owner,
             lbl=caller.label,

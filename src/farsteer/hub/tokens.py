@@ -95,10 +95,11 @@ class Tokens:
     async def exchange(self, request: AuthRequest, client: str = "") -> AuthResponse:
         """A JWT for an access token. `client` is the address that failures are counted by."""
         caller = self._caller(request.access_token, client)
+        now = self._clock()
         caller = msgspec.structs.replace(
             caller,
             # a JWT counts whole seconds
-            expires_at=min(self._clock() + LIFETIME_MS, caller.expires_at) // 1000 * 1000,
+            expires_at=min(now + LIFETIME_MS, caller.expires_at) // 1000 * 1000,
             email=request.email or None,
             client_id=request.client_id,
             device_type=request.device_type,
@@ -110,7 +111,10 @@ class Tokens:
             device_type=caller.device_type,
         )
         return AuthResponse(
-            token=self._jwts.sign(caller), user=user, namespace=caller.namespace, expires_at=caller.expires_at
+            token=self._jwts.sign(caller, now),
+            user=user,
+            namespace=caller.namespace,
+            expires_at=caller.expires_at,
         )
 
     async def link_caller(self, access_token: str, client: str = "") -> Caller:
