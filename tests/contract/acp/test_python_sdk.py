@@ -51,8 +51,8 @@ async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.Log
     async with (
         asyncio.timeout(50),
         acp.spawn_agent_process(
-            cast("acp.Client", client), sys.executable, "-m", "farsteer", "acp", "--agent", "demo", env=dict(os.environ), cwd=tmp_path,
-            use_unstable_protocol=True,
+            cast("acp.Client", client), sys.executable, "-m", "farsteer", "acp", "--agent", "demo",
+            env=dict(os.environ), cwd=tmp_path, use_unstable_protocol=True,
         ) as (agent, process),
     ):  # fmt: skip
         hello = await agent.initialize(
