@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from bench import fanout, measure, report, startup
+from bench.acp.editors import measure_editors
 from bench.droid.flood import measure_flood
 from bench.history import measure_history
 from bench.machine import Neighbours
@@ -21,7 +22,7 @@ from bench.scale import FULL, QUICK, Scale
 from bench.sessions import measure_sessions
 from bench.targets import targets
 
-PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions")
+PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions", "acp")
 VERSION_TIMES = 15
 
 
@@ -74,6 +75,8 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
         found.history = measure_history(size.history)
     if "sessions" in parts:
         found.sessions = measure_sessions(size.first_messages, size.opened, size.live)
+    if "acp" in parts:
+        found.editors = measure_editors(size.greetings, size.replayed, size.rounds, size.chunk_seconds)
     if "droid" in parts:
         try:
             found.flood = measure_flood(size.flood, size.rounds)

@@ -51,6 +51,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield from _paced(found)
     yield from _rest(found)
     yield from _sessions(found)
+    yield from _editors(found)
     yield from _flood(found)
     yield from _reading(found, size)
 
@@ -128,6 +129,26 @@ def _paced(found: Results) -> Iterator[str]:
     yield from _table(("M", *head), rows)
     yield "From the moment the agent (or its stand-in) should write to the subscriber's reading."
     yield ""
+
+
+def _editors(found: Results) -> Iterator[str]:
+    editors = found.editors
+    if editors is None:
+        return
+    yield "## Editors"
+    yield ""
+    rows = [
+        ("`farsteer acp`, from its start to the answer to `initialize`", f"{editors.greeting:.0f} ms"),
+        ("updates replayed by `session/load`, with a hub of its own", f"{editors.replay:,.0f}/s"),
+        ("the same, joined to a hub over HTTP", f"{editors.joined:,.0f}/s"),
+        (
+            f"the same by an agent on the Python SDK {editors.sdk_version}, from memory",
+            f"{editors.sdk:,.0f}/s",
+        ),
+        ("a chunk, from the agent's stdout to ours, p50", f"{editors.chunks.p50:.2f} ms"),
+        ("the same, p99", f"{editors.chunks.p99:.2f} ms"),
+    ]
+    yield from _table(("", ""), rows)
 
 
 def _sessions(found: Results) -> Iterator[str]:

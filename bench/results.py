@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bench.acp.editors import Editors
 from bench.droid.flood import Flood
 from bench.fanout import Table
 from bench.history import History
@@ -30,6 +31,7 @@ class Results:
     history: History | None = None
     flood: Flood | None = None
     sessions: Sessions | None = None
+    editors: Editors | None = None
 
     @property
     def missing(self) -> int:

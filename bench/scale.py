@@ -24,6 +24,11 @@ class Scale:
     """Messages of the session that is opened."""
     live: int
     """Sessions that live at the same time."""
+    greetings: int
+    """How often an editor greets."""
+    replayed: int
+    """Updates of the session that an editor loads."""
+    chunk_seconds: float
 
     @property
     def label(self) -> str:
@@ -48,6 +53,9 @@ FULL = Scale(
     first_messages=11,
     opened=100_000,
     live=200,
+    greetings=15,
+    replayed=50_000,
+    chunk_seconds=20.0,
 )
 QUICK = Scale(
     rounds=1,
@@ -61,4 +69,7 @@ QUICK = Scale(
     first_messages=3,
     opened=20_000,
     live=30,
+    greetings=5,
+    replayed=50_000,
+    chunk_seconds=5.0,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bench.acp.editors import Editors
 from bench.results import HAPI, OURS, STOCK, Results
 from bench.sessions import Sessions
 
@@ -16,6 +17,9 @@ SESSION_MB = 1.0
 WARM_MS = 20.0
 COLD_MS = 100.0
 OPEN_MS = 50.0
+GREETING_MS = 300.0
+CHUNK_MS = 2.0
+REPLAY = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,8 @@ def targets(found: Results) -> Iterator[Target]:
         )
     if found.sessions is not None:
         yield from _sessions(found.sessions)
+    if found.editors is not None:
+        yield from _editors(found.editors)
     if found.flood is not None:
         ours, sdk = found.flood.ours, found.flood.sdk
         claim = "Droid's events through the adapter: 5x droid-sdk's per CPU second"
@@ -74,6 +80,16 @@ def _sessions(found: Sessions) -> Iterator[Target]:
     yield _bound(claim, found.opened.p99, OPEN_MS, "{:.2f} ms")
     claim = f"the hub's memory after opening {found.long:,} messages: at most a tenth over that after 1,000"
     yield _bound(claim, found.memory_long, found.memory_short * 1.1, "{:.0f} MB")
+
+
+def _editors(found: Editors) -> Iterator[Target]:
+    claim = "`farsteer acp` answers `initialize` in under 300 ms from its start"
+    yield _bound(claim, found.greeting, GREETING_MS, "{:.0f} ms")
+    for how, ours in (("", found.replay), (", joined to a hub", found.joined)):
+        claim = f"{found.updates:,} updates replayed to an editor: {REPLAY}x the official Python SDK{how}"
+        yield Target(claim, f"{ours:,.0f}/s", f"{found.sdk:,.0f}/s", ours / found.sdk, REPLAY)
+    claim = "from the agent's stdout to ours a chunk takes under 2 ms (p99)"
+    yield _bound(claim, found.chunks.p99, CHUNK_MS, "{:.2f} ms")
 
 
 def _burst(found: Results) -> Iterator[Target]:

@@ -28,6 +28,18 @@ def emit(turn: Turn, argument: str) -> None:
         turn.session.out.send("message", message=f"b.{number}", text=text)
 
 
+@misbehaving("chunks <count> <per second>", "streams a message of moments, for a benchmark")
+def chunks(turn: Turn, argument: str) -> None:
+    count, rate = argument.split()
+    message, text = turn.session.new_id("b"), ""
+    for _ in range(int(count)):
+        turn.pause(1 / float(rate))
+        moment = f"{time.monotonic_ns()} "
+        turn.session.out.send("delta", kind="message", message=message, text=moment)
+        text += moment
+    turn.session.out.send("message", message=message, text=text)
+
+
 @misbehaving("arrived", "says when it read this, for a benchmark")
 def arrived(turn: Turn, argument: str) -> None:
     turn.session.out.send("message", message="b.arrived", text=str(time.monotonic_ns()))

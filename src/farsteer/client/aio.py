@@ -20,6 +20,7 @@ from farsteer.core import api
 from farsteer.core.conversation import Conversation
 from farsteer.core.events import Entry, SessionStatus, decode_entry
 from farsteer.core.ids import new_id
+from farsteer.core.lines import LineSplitter
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery, QueueItem
 
@@ -310,6 +311,15 @@ class AsyncClient:
             for raw in page.messages:
                 yield decode_entry(bytes(raw))
             position = page.page.next_after_seq if page.page.has_more else None
+
+    async def log(self, session_id: str) -> AsyncIterator[Entry]:
+        """The whole log as it is now, oldest first, in one stream: much faster than `messages` if it is long."""
+        splitter, head = LineSplitter(), True
+        async for chunk in self.export(session_id):
+            for line in splitter.feed(chunk):
+                if not head and isinstance(line, bytes):
+                    yield decode_entry(line)
+                head = False
 
     async def history(self, session_id: str, *, before: int | None = None) -> AsyncIterator[Entry]:
         """The log backwards, newest first, from before the sequence number `before`."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from farsteer.client.turn import Backend
 from farsteer.core.api import CreateSession, MachineView, SessionCreated, SessionRewound, SessionView
+from farsteer.core.events import Entry
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
 
@@ -22,6 +23,10 @@ class Steering(Backend, Protocol):
 
     def sessions(self) -> AsyncIterator[SessionView]:
         """The one changed last comes first."""
+        ...
+
+    def log(self, session_id: str) -> AsyncIterator[Entry]:
+        """All of it, as it is now."""
         ...
 
     async def create_session(self, request: CreateSession) -> SessionCreated: ...

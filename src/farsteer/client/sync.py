@@ -238,6 +238,7 @@ class Client:
     set_model = _blocking(AsyncClient.set_model)
     send = _blocking(AsyncClient.send)
     messages = _iterating(AsyncClient.messages)
+    log = _iterating(AsyncClient.log)
     history = _iterating(AsyncClient.history)
     clear_messages = _blocking(AsyncClient.clear_messages)
     queue = _blocking(AsyncClient.queue)

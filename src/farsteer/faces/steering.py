@@ -77,12 +77,20 @@ class HubSteering:
     async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
         while True:
             body = await self._hub.sessions.messages(self._caller, session_id, limit=_PAGE, after_seq=after)
-            found = msgspec.json.decode(body, type=_Messages)
-            for raw in found.messages:
-                yield decode_entry(bytes(raw))
+            try:
+                found = msgspec.json.decode(body, type=api.MessagesResponse)
+                entries = found.messages
+            except msgspec.ValidationError:
+                found = msgspec.json.decode(body, type=_Messages)
+                entries = [decode_entry(bytes(raw)) for raw in found.messages]
+            for entry in entries:
+                yield entry
             if not found.page.has_more or found.page.next_after_seq is None:
                 return
             after = found.page.next_after_seq
+
+    def log(self, session_id: str) -> AsyncIterator[Entry]:
+        return self.messages(session_id)
 
     async def send(
         self,

@@ -162,9 +162,14 @@ class Peer:
         """Say something that is not answered. Who says much waits for `room`."""
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
+    @property
+    def behind(self) -> bool:
+        """The other end has much to read."""
+        return self._size > _UNSENT
+
     async def room(self) -> None:
         """Returns while the other end reads."""
-        while self._size > _UNSENT and not self._closed:
+        while self.behind and not self._closed:
             self._written.clear()
             await self._written.wait()
 

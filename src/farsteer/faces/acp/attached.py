@@ -98,7 +98,7 @@ class Attached:
             return view
         if replay:
             await self._replay(self._narrator, view.seq)
-        self._narrator.state = _state(view)
+        self._narrator.settle(_state(view))
         return view
 
     def begin(self) -> None:
@@ -112,7 +112,8 @@ class Attached:
             if replay:
                 told = _narrator(self.id)
                 await self._replay(told, self._narrator.seq)
-                told.state = self._narrator.state
+                told.settle(self._narrator.state)
+                told.seq = max(told.seq, self._narrator.seq)
                 self._narrator = told
             return await self._steering.session(self.id)
 
@@ -251,7 +252,7 @@ class Attached:
         """The past, and what the session is and waits for now."""
         if self._past is not None:
             await self._replay(self._narrator, self._past.seq)
-            self._narrator.state = _state(self._past)
+            self._narrator.settle(_state(self._past))
             self._past = None
         elif self._behind:
             self._behind = False
@@ -295,12 +296,13 @@ class Attached:
 
     async def _replay(self, narrator: Narrator, upto: int) -> None:
         """The past, also what this client has said."""
-        async for entry in self._steering.messages(self.id, after=narrator.seq):
+        async for entry in self._steering.log(self.id):
             if entry.seq > upto:
                 return
             for update in narrator.entry(entry):
                 self._tell(update)
-            await self._peer.room()
+            if self._peer.behind:
+                await self._peer.room()
 
     async def _read(self) -> None:
         """What the log has beyond what was told."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from msgspec.structs import replace
-
 from farsteer.client.text import LiveText
 from farsteer.core import events as ev
 from farsteer.core.events import Delta, DeltaKind, Entry
@@ -23,18 +21,20 @@ _PRIORITIES = {"high", "medium", "low"}
 
 
 class Narrator:
-    """Tells one client of one session. `state` is what the client has been told of."""
+    """Tells one client of one session. `state` is what the client has been told of, up to `seq`."""
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
+        self.seq = state.seq
         self._texts = {kind: LiveText() for kind in DeltaKind}
         self._early: deque[Delta] = deque(maxlen=_EARLY)
         self._outputs: dict[str, str] = {}
         """The end of what each running tool has written."""
 
-    @property
-    def seq(self) -> int:
-        return self.state.seq
+    def settle(self, state: SessionState) -> None:
+        """What the session is now; the client is told what comes after it."""
+        self.state = state
+        self.seq = max(self.seq, state.seq)
 
     def fragment(self, delta: Delta) -> list[Update]:
         """Fragments overtake the log; each waits for the entry it follows."""
@@ -47,11 +47,17 @@ class Narrator:
         """`own`: this client said it and shows it already."""
         if entry.seq <= self.seq:
             return []
-        before = self.state
-        self.state = replace(apply(before, entry.content), seq=entry.seq)
-        updates = [] if own else self._updates(entry.content)
-        if self.state.title != before.title:
-            updates.append({"sessionUpdate": "session_info_update", "title": self.state.title})
+        self.seq = entry.seq
+        content = entry.content
+        if isinstance(content, ev.AgentMessage):
+            # Most of a log is these, and they change nothing that is told.
+            updates = self._whole(DeltaKind.MESSAGE, content.message_id, content.text)
+        else:
+            before = self.state
+            self.state = apply(before, content)
+            updates = [] if own else self._updates(content)
+            if self.state.title != before.title:
+                updates.append({"sessionUpdate": "session_info_update", "title": self.state.title})
         while self._early and self._early[0].after <= self.seq:
             updates += self._fragment(self._early.popleft())
         return updates
@@ -81,8 +87,6 @@ class Narrator:
         match event:
             case ev.UserMessage():
                 return _said(event)
-            case ev.AgentMessage():
-                return self._whole(DeltaKind.MESSAGE, event.message_id, event.text)
             case ev.AgentThought():
                 return self._whole(DeltaKind.THOUGHT, event.message_id, event.text)
             case ev.ToolCall():
