@@ -12,8 +12,11 @@ import pytest
 
 from farsteer.core.errors import NotFound
 from farsteer.core.lines import Line
+from farsteer.rpc import peer as peer_module
 from farsteer.rpc.errors import Disconnected, RpcError, unknown_method
+from farsteer.rpc.messages import Request
 from farsteer.rpc.peer import Peer
+from tests.support.eventually import eventually
 
 SECONDS = 5.0
 
@@ -197,6 +200,40 @@ async def test_a_cancelled_request_is_answered_once(begun: bool) -> None:
         await road.until(2)
     assert sent[0]["error"]["code"] == -32800
     assert [message["id"] for message in road.sent] == [1, 2]
+
+
+async def test_an_id_that_is_under_way_is_refused_and_the_first_goes_on() -> None:
+    async with connected() as (_, road, handler):
+        road.feed(request(1, "wait"))
+        await handler.began.wait()
+        road.feed(request(1, "echo"))
+        assert (await road.until(1))[0]["error"]["code"] == -32600
+        handler.gate.set()
+        assert (await road.until(2))[1]["result"] == "done"
+
+
+async def test_a_request_is_answered_also_if_it_is_cancelled_before_its_first_step() -> None:
+    async with connected() as (peer, road, handler):
+        peer._take(Request("x", "wait", {}))
+        # The lane's task makes the request's, and gives way before that has begun.
+        await asyncio.sleep(0)
+        peer._answering["x"].cancel()
+        sent = await road.until(1)
+        assert sent[0]["error"]["code"] == -32800
+        assert handler.heard == []
+
+
+async def test_nothing_more_is_read_while_much_is_not_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "_UNHANDLED", 5)
+    async with connected() as (_, road, handler):
+        for number in range(10):
+            road.feed(*(notification("slow", sessionId="a", n=number) for _ in range(5)))
+        await eventually(lambda: road.incoming.qsize() < 10)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert road.incoming.qsize() >= 7
+        handler.gate.set()
+    assert len(handler.heard) == 50
 
 
 async def test_who_stops_waiting_tells_the_other_end() -> None:
