@@ -88,7 +88,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    from farsteer.faces.acp.agent import Options
+    from farsteer.faces.acp.greeting import Options
     from farsteer.faces.acp.server import Pipes, converse
     from farsteer.faces.stdio import Reader, Writer, take_over
 
