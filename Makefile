@@ -54,8 +54,8 @@ test: lint types ## lint, types and all tests that need no vendor CLI
 	@$(PYTEST) -m "not faults and not vendor" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
-test-faults: setup ## the state machine's long run and 200 random kills
-	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults </dev/null
+test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions
+	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/faces/acp/test_soak.py </dev/null
 
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null

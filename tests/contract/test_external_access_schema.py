@@ -43,7 +43,7 @@ SOUND_ANSWER = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
 ]  # fmt: skip
 bounded = settings(
-    max_examples=15,
+    max_examples=8,
     derandomize=True,
     database=None,
     deadline=None,

@@ -51,7 +51,7 @@ def resident() -> float:
     return psutil.Process().memory_info().rss / 1e6
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(150)
 async def test_a_thousand_sessions_leave_nothing(quick: None, editors: Editors, stack: Stack) -> None:
     directory = stack.directory()
