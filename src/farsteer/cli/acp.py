@@ -8,7 +8,7 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
@@ -27,6 +27,9 @@ and runner are part of this process.
 
 stdout carries protocol lines and nothing else.
 """
+
+_HOME_SECONDS = 5.0
+_AGAIN_SECONDS = 0.1
 
 EDITORS = ("zed", "jetbrains", "nvim", "toad")
 
@@ -87,6 +90,22 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     return [*options, "--lenient"] if arguments.lenient else options
 
 
+async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> Steering:
+    """A hub. An editor that starts us anew does not wait for the end of the one before, so we do, for a while."""
+    from farsteer.cli.exec import steering
+    from farsteer.core.errors import Conflict
+
+    loop = asyncio.get_running_loop()
+    patience = loop.time() + _HOME_SECONDS
+    while True:
+        try:
+            return (await opened.enter_async_context(steering(arguments)))[0]
+        except Conflict:
+            if loop.time() > patience:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.faces.acp.greeting import Options
     from farsteer.faces.acp.server import Pipes, converse
@@ -96,10 +115,8 @@ async def _run(arguments: argparse.Namespace) -> int:
 
     @asynccontextmanager
     async def hub() -> AsyncGenerator[Steering]:
-        from farsteer.cli.exec import steering
-
-        async with steering(arguments) as (found, _):
-            yield found
+        async with AsyncExitStack() as opened:
+            yield await _found(arguments, opened)
 
     def forget() -> None:
         from farsteer.client.access import login_file

@@ -41,6 +41,17 @@ async def test_alone_it_has_a_hub_of_its_own_and_leaves_nothing_behind(home: Pat
     assert again.process.returncode == 0
 
 
+async def test_one_that_is_started_anew_waits_for_the_end_of_the_one_before(home: Path, desk: Path) -> None:
+    async with editor(cwd=desk) as before:
+        await before.initialize()
+        session = (await before.new(str(desk)))["sessionId"]
+        async with editor(cwd=desk) as after:
+            await after.initialize()
+            asking = asyncio.create_task(after.call("session/list"))
+            before.road.close()
+            assert [one["sessionId"] for one in (await asking)["sessions"]] == [session]
+
+
 async def test_the_end_of_its_input_and_a_signal_end_it_with_every_request_answered(
     home: Path, desk: Path
 ) -> None:
