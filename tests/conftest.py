@@ -18,6 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+WHOLE = ("agents/demo", "agents/droid", "cli", "client", "contract", "docs", "faces", "promises", "scenarios")
+"""Folders whose tests run servers and agents: together they take minutes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).as_posix().startswith(WHOLE):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def endurance_seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--endurance-seed") or 0)
