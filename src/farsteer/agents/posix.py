@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ _CHUNK = 32 * 1024
 _MARK = f"{LAUNCH}=".encode()
 _LOOKS = 8
 """How often a sweep looks again for what was started meanwhile; what outruns this many starts processes forever."""
+_EXEC_SECONDS = 0.001
+_KERNEL_THREAD = 0x00200000
 
 
 def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -98,11 +101,13 @@ def sweep(belongs: Callable[[str], bool], leader: int | None = None) -> list[psu
     swept: set[psutil.Process] = set()
     for _ in range(_LOOKS):
         news = set(_condemned(belongs, leader)) - swept
-        if not news:
+        if not news and not _any_in_exec():
             break
         for process in news:
             _kill(process)
         swept |= news
+        if not news:
+            time.sleep(_EXEC_SECONDS)
     return list(swept)
 
 
@@ -168,6 +173,24 @@ def mark_of(pid: int) -> str | None:
         return psutil.Process(pid).environ().get(LAUNCH)
     except (psutil.Error, OSError):
         return None
+
+
+def _any_in_exec() -> bool:
+    """Somebody is in the middle of exec, where for a moment a process has no environment that could be read."""
+    return sys.platform == "linux" and any(not _environment(pid) and _in_exec(pid) for pid in _pids())
+
+
+def _in_exec(pid: int) -> bool:
+    """It has no arguments either, and is no thread of the kernel and no zombie, which never have any."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            if file.read(1):
+                return False
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KERNEL_THREAD
 
 
 def _environment(pid: int) -> bytes:
