@@ -1,8 +1,10 @@
 """Which processes a test left behind."""
 
 import os
+import sys
 import time
 from collections.abc import Set
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +17,8 @@ def started_here(workspace: Path) -> set[psutil.Process]:
 
     An orphan of a killed agent has another parent by then, but it keeps its working directory.
     """
+    if sys.platform == "linux":
+        return _started_here(workspace)
     found = set(psutil.Process().children(recursive=True))
     mine = os.getuid()
     for process in psutil.process_iter():
@@ -25,6 +29,33 @@ def started_here(workspace: Path) -> set[psutil.Process]:
             continue
     found.discard(psutil.Process())
     return {process for process in found if is_alive(process)}
+
+
+def _started_here(workspace: Path) -> set[psutil.Process]:
+    """The same in a quarter of the time: every test asks twice."""
+    own, folder = os.getpid(), str(workspace)
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+                state, parent, *_ = file.read(512).rpartition(b")")[2].split(None, 2)
+            if state in (b"Z", b"X"):
+                continue
+            parents[pid] = int(parent)
+            cwd = os.readlink(f"/proc/{pid}/cwd")
+        except OSError:
+            continue
+        if cwd == folder or cwd.startswith(f"{folder}/"):
+            found.add(pid)
+    family = {own}
+    while grown := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= grown
+    living: set[psutil.Process] = set()
+    for pid in (found | family) - {own}:
+        with suppress(psutil.Error):
+            living.add(psutil.Process(pid))
+    return living
 
 
 def is_alive(process: psutil.Process) -> bool:
