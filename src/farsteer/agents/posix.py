@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -100,8 +100,9 @@ def sweep(belongs: Callable[[str], bool], leader: int | None = None) -> list[psu
     """
     swept: set[psutil.Process] = set()
     for _ in range(_LOOKS):
-        news = set(_condemned(belongs, leader)) - swept
-        if not news and not _any_in_exec():
+        condemned, in_exec = _look(belongs, leader)
+        news = condemned - swept
+        if not news and not in_exec:
             break
         for process in news:
             _kill(process)
@@ -127,10 +128,15 @@ def await_end(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
     return [process.pid for process in living]
 
 
-def _condemned(belongs: Callable[[str], bool], leader: int | None) -> Iterator[psutil.Process]:
+def _look(belongs: Callable[[str], bool], leader: int | None) -> tuple[set[psutil.Process], bool]:
+    """Who is to be swept, and whether there is somebody of whom that cannot be said yet."""
     own = os.getpid()
+    condemned: set[psutil.Process] = set()
+    in_exec = False
     for pid in _pids():
-        if pid in (own, leader) or not _belongs(pid, belongs, leader):
+        judged = False if pid in (own, leader) else _belongs(pid, belongs, leader)
+        in_exec = in_exec or judged is None
+        if not judged:
             continue
         import psutil
 
@@ -138,15 +144,24 @@ def _condemned(belongs: Callable[[str], bool], leader: int | None) -> Iterator[p
             process = psutil.Process(pid)
             # Asked again, now that we hold on to this very process and not to its number.
             if _belongs(pid, belongs, leader) and process not in psutil.Process().parents():
-                yield process
+                condemned.add(process)
+    return condemned, in_exec
 
 
-def _belongs(pid: int, belongs: Callable[[str], bool], leader: int | None) -> bool:
+def _belongs(pid: int, belongs: Callable[[str], bool], leader: int | None) -> bool | None:
+    """None: it is in the middle of exec, where for a moment a process has no environment that could be read."""
     if leader is not None:
         with suppress(ProcessLookupError, PermissionError):
             if os.getsid(pid) == leader:
                 return True
-    mark = mark_of(pid)
+    if sys.platform != "linux":
+        mark = mark_of(pid)
+    else:
+        environment = _environment(pid)
+        if not environment and _in_exec(pid):
+            return None
+        # Whoever is out of exec by now has its environment.
+        mark = _mark_in(environment or _environment(pid))
     return mark is not None and belongs(mark)
 
 
@@ -162,11 +177,7 @@ def mark_of(pid: int) -> str | None:
     """The mark that this process was started with; None if it has none, is dead, or is not ours to look at."""
     if sys.platform == "linux":
         # A tenth of what psutil takes for it, and this is asked of every process of the machine.
-        environment = _environment(pid)
-        if _MARK not in environment:
-            return None
-        marks = (entry for entry in environment.split(b"\0") if entry.startswith(_MARK))
-        return next((entry[len(_MARK) :].decode(errors="replace") for entry in marks), None)
+        return _mark_in(_environment(pid))
     import psutil
 
     try:
@@ -175,9 +186,11 @@ def mark_of(pid: int) -> str | None:
         return None
 
 
-def _any_in_exec() -> bool:
-    """Somebody is in the middle of exec, where for a moment a process has no environment that could be read."""
-    return sys.platform == "linux" and any(not _environment(pid) and _in_exec(pid) for pid in _pids())
+def _mark_in(environment: bytes) -> str | None:
+    if _MARK not in environment:
+        return None
+    marks = (entry for entry in environment.split(b"\0") if entry.startswith(_MARK))
+    return next((entry[len(_MARK) :].decode(errors="replace") for entry in marks), None)
 
 
 def _in_exec(pid: int) -> bool:
