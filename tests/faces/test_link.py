@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import Unauthorized
 from farsteer.core.ids import new_id
-from farsteer.faces import link
+from farsteer.faces import goodbye
 from farsteer.faces.link import WebSocketTransport
 from farsteer.link.messages import MAX_FRAME, PROTOCOL, Ack, Hello, Ping, Pong, Refused, Welcome
 from farsteer.link.transport import LinkClosed
@@ -190,7 +190,7 @@ async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch:
             ended.set()
 
     monkeypatch.setattr(stack.hub.link, "serve", flood)
-    monkeypatch.setattr(link, "_CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(goodbye, "_CLOSE_SECONDS", 0.2)
     headers = {"Authorization": f"Bearer {OWNER}"}
     address = stack.url.replace("http", "ws") + "/link"
     async with (

@@ -18,7 +18,7 @@ from farsteer.core.events import Command, Entry, FilesRestored, SessionStatus
 from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
-from farsteer.core.session import SessionType, Usage, Worktree
+from farsteer.core.session import SessionState, SessionType, Usage, Worktree
 from farsteer.core.wire import Wire
 
 MAX_TEXT = 1_000_000
@@ -213,6 +213,14 @@ class SessionView(Response):
     mcp_servers: tuple[str, ...] = ()
     """The names of the servers of tools that it was begun with."""
     additional_directories: tuple[str, ...] = ()
+
+    def state(self) -> SessionState:
+        """As much of the session's state as a client sees, for faces that follow its log from here."""
+        return SessionState(
+            id=self.id, agent=self.agent, directory=self.directory, status=self.status, seq=self.seq, title=self.title,
+            permission_mode=self.permission_mode, model=self.model, effort=self.model_reasoning_effort,
+            turn_id=self.turn_id, queue=self.queue, approvals=self.approvals, usage=self.usage, commands=self.commands,
+        )  # fmt: skip
 
 
 class SessionsResponse(Response):

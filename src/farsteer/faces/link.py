@@ -5,22 +5,18 @@ A runner shows its access token in the Authorization header. Once accepted, the 
 
 from __future__ import annotations
 
-import asyncio
-
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from farsteer.core.errors import FarsteerError
+from farsteer.faces.goodbye import close_socket
 from farsteer.faces.peer import address, bearer
-from farsteer.faces.realtime.connection import connection_of
 from farsteer.faces.reply import error_reply
 from farsteer.hub import Hub
 from farsteer.link.frames import read_at_hub, write
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
-
-_CLOSE_SECONDS = 2.0
 
 
 class LinkEndpoint:
@@ -69,13 +65,4 @@ class WebSocketTransport:
         return read_at_hub(message.get("bytes") or message.get("text") or b"")
 
     async def close(self) -> None:
-        """Idempotent, and bounded: a runner that does not read would never take our goodbye."""
-        if self._socket.application_state is not WebSocketState.CONNECTED:
-            return
-        try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._socket.close()
-        except TimeoutError:
-            connection_of(self._socket.scope).abort()
-        except (WebSocketDisconnect, RuntimeError):
-            return
+        await close_socket(self._socket)

@@ -98,7 +98,7 @@ class Attached:
             return view
         if replay:
             await self._replay(self._narrator, view.seq)
-        self._narrator.settle(_state(view))
+        self._narrator.settle(view.state())
         return view
 
     def begin(self) -> None:
@@ -252,7 +252,7 @@ class Attached:
         """The past, and what the session is and waits for now."""
         if self._past is not None:
             await self._replay(self._narrator, self._past.seq)
-            self._narrator.settle(_state(self._past))
+            self._narrator.settle(self._past.state())
             self._past = None
         elif self._behind:
             self._behind = False
@@ -405,11 +405,3 @@ def _ending(event: ev.TurnEnd) -> Ending:
 def _narrator(session_id: str) -> Narrator:
     """One that has told nothing yet."""
     return Narrator(SessionState(id=session_id, agent="", directory=""))
-
-
-def _state(view: SessionView) -> SessionState:
-    return SessionState(
-        id=view.id, agent=view.agent, directory=view.directory, status=view.status, seq=view.seq, title=view.title,
-        permission_mode=view.permission_mode, model=view.model, effort=view.model_reasoning_effort,
-        turn_id=view.turn_id, queue=view.queue, approvals=view.approvals, usage=view.usage, commands=view.commands,
-    )  # fmt: skip

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from starlette.websockets import WebSocket
 
 from farsteer.client.steering import Steering
 from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import LINE_LIMIT, Line, Oversized
 from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
+from farsteer.faces.goodbye import close_socket
 from farsteer.faces.peer import address, bearer
-from farsteer.faces.realtime.connection import connection_of
 from farsteer.faces.reply import error_reply
 from farsteer.faces.steering import HubSteering
 from farsteer.hub import Hub
 from farsteer.hub.clock import now_ms
 
-_CLOSE_SECONDS = 2.0
 _HEAD = 200
 _POLICY = 1008
 
@@ -60,7 +59,7 @@ class AcpEndpoint:
         forget = tokens.on_revoke(revoked)
         try:
             await asyncio.wait([conversing])
-            await _close(socket)
+            await close_socket(socket, _POLICY)
         finally:
             over.cancel()
             forget()
@@ -89,15 +88,3 @@ class Frames:
     async def write(self, data: bytes) -> None:
         for line in data.splitlines():
             await self._socket.send_text(line.decode())
-
-
-async def _close(socket: WebSocket) -> None:
-    """Bounded: a client that does not read would never take our goodbye."""
-    if socket.application_state is not WebSocketState.CONNECTED:
-        return
-    try:
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            with suppress(WebSocketDisconnect, RuntimeError):
-                await socket.close(_POLICY)
-    except TimeoutError:
-        connection_of(socket.scope).abort()

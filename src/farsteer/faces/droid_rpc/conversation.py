@@ -12,7 +12,6 @@ from farsteer.client.steering import Steering
 from farsteer.core.api import Approve, Deny, SessionView
 from farsteer.core.errors import AlreadyAnswered, BadRequest, Conflict, FarsteerError, NotFound
 from farsteer.core.events import Entry
-from farsteer.core.session import SessionState
 from farsteer.faces.droid_rpc import asking, notes
 from farsteer.faces.droid_rpc.dialect import Dialect
 from farsteer.faces.droid_rpc.teller import Teller, Telling
@@ -78,7 +77,7 @@ class Conversation:
                     if entry.seq > view.seq:
                         break
                     messages += transcript.read(entry)
-            teller = Teller(_state(view), transcript, out.dialect, name=name, levels=levels)
+            teller = Teller(view.state(), transcript, out.dialect, name=name, levels=levels)
             conversation = cls(steering, view, events, out, teller, name)
             conversation.messages = messages
             conversation._opened = opened.pop_all()
@@ -194,11 +193,3 @@ class Conversation:
                 await self.say(self.teller.tell(entry))
         async with self._news:
             self._news.notify_all()
-
-
-def _state(view: SessionView) -> SessionState:
-    return SessionState(
-        id=view.id, agent=view.agent, directory=view.directory, status=view.status, seq=view.seq, title=view.title,
-        permission_mode=view.permission_mode, model=view.model, effort=view.model_reasoning_effort,
-        turn_id=view.turn_id, queue=view.queue, approvals=view.approvals, usage=view.usage, commands=view.commands,
-    )  # fmt: skip
