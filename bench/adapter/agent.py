@@ -21,11 +21,13 @@ from farsteer.agents.demo.turn import Turn
 def emit(turn: Turn, argument: str) -> None:
     messages, rate = argument.split()
     pace = wire.Pace(float(rate)) if float(rate) else None
+    out = turn.session.out
     for number in range(int(messages)):
-        if pace is not None:
-            turn.pause(pace.wait(number))
         text = wire.text(number, pace and pace.born(number))
-        turn.session.out.send("message", message=f"b.{number}", text=text)
+        line = out.line("message", message=f"b.{number}", text=text)
+        if pace is not None:
+            time.sleep(pace.wait(number))
+        out.raw(line)
 
 
 @misbehaving("chunks <count> <per second>", "streams a message of moments, for a benchmark")

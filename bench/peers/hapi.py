@@ -43,8 +43,9 @@ class HapiSession(Session):
         else:
             pace = wire.Pace(rate)
             for number in range(messages):
+                message = self._message(wire.text(number, pace.born(number)))
                 time.sleep(pace.wait(number))
-                self._socket.sendall(self._message(wire.text(number, pace.born(number))))
+                self._socket.sendall(message)
         self._exchange(wire.frame(b'42/cli,0["ping"]'), b"43/cli,0[")
 
     def close(self) -> None:

@@ -36,10 +36,6 @@ async def emit(request: Request) -> Response:
     pace = wire.Pace(rate) if rate else None
     session = str(uuid4())
     for number in range(messages):
-        if pace is not None:
-            await asyncio.sleep(pace.wait(number))
-        elif number % PER_TICK == 0:
-            await asyncio.sleep(0)
         text = wire.text(number, pace and pace.born(number))
         event = {
             "type": "message-received",
@@ -53,6 +49,10 @@ async def emit(request: Request) -> Response:
                 "content": {"kind": "agent_message", "messageId": str(number), "text": text},
             },
         }
+        if pace is not None:
+            await asyncio.sleep(pace.wait(number))
+        elif number % PER_TICK == 0:
+            await asyncio.sleep(0)
         await sio.emit("event", event, room=ROOM, namespace="/events")
     return Response(status_code=204)
 

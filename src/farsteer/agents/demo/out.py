@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 _STDOUT = 1
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Out:
@@ -19,6 +20,11 @@ class Out:
         """One line. Fields that are None are left out."""
         with self._lock:
             self._write(self._line(type, fields))
+
+    def line(self, type: str, **fields: Any) -> bytes:
+        """The next line, for whoever must write it at a certain moment: nothing else may be said before it is `raw`."""
+        with self._lock:
+            return self._line(type, fields)
 
     def repeat(self, type: str, times: int, **fields: Any) -> None:
         """The same line several times, under the same number: what a careless agent does after a reconnect."""
@@ -40,7 +46,7 @@ class Out:
         self._number += 1
         known = {name: value for name, value in fields.items() if value is not None}
         body = {"type": type, "n": self._number, **known}
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+        return _encode(body).encode(errors="replace") + b"\n"
 
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
