@@ -11,10 +11,11 @@ from farsteer.core.ids import is_uuid
 from farsteer.hub.feed import Feed
 from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.runner_link import LinkTransport, RunnerLink, receive
+from farsteer.hub.runner_link import LinkTransport, RunnerLink
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import PROTOCOL, SILENCE_SECONDS, Hello, Refused
+from farsteer.link.silence import Ear
 from farsteer.link.transport import LinkClosed
 
 _log = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class LinkServer:
             await transport.close()
 
     async def _hello(self, transport: LinkTransport) -> Hello | None:
-        hello = await receive(transport, self._silence)
+        hello = await Ear(transport, self._silence).first()
         if not isinstance(hello, Hello):
             raise LinkClosed("the runner did not say hello")
         if hello.protocol != PROTOCOL:

@@ -30,6 +30,7 @@ from farsteer.link.messages import (
     ToRunner,
     Welcome,
 )
+from farsteer.link.silence import Ear
 from farsteer.link.transport import LinkClosed, Transport
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class RunnerLink:
         self._feed = feed
         self._metrics = metrics
         self._silence = silence
+        self._ear = Ear(transport, silence)
         self._sending = asyncio.Lock()
         self._calls: dict[int, _Waiting] = {}
         self._held: dict[str, int] = {}
@@ -102,7 +104,9 @@ class RunnerLink:
 
     async def live(self) -> None:
         """Until the link ends, for whatever reason; raises that reason."""
-        tasks = [asyncio.create_task(work) for work in (self._receive(), self._acknowledge())]
+        tasks = [
+            asyncio.create_task(work) for work in (self._receive(), self._ear.watch(), self._acknowledge())
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -161,7 +165,7 @@ class RunnerLink:
 
     async def _receive(self) -> None:
         while True:
-            message = await receive(self._transport, self._silence)
+            message = await self._ear.receive()
             match message:
                 case Events():
                     await self._take_in(message)
@@ -269,11 +273,3 @@ def _check_text(items: list[Item]) -> None:
             str(item.body, "utf-8")
     except UnicodeDecodeError:
         raise LinkClosed("an event is not UTF-8") from None
-
-
-async def receive(transport: LinkTransport, silence: float) -> ToHub:
-    try:
-        async with asyncio.timeout(silence):
-            return await transport.receive()
-    except TimeoutError:
-        raise LinkClosed(f"silent for {silence:g} s") from None

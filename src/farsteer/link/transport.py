@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Generic, Protocol, TypeVar
 
 Out = TypeVar("Out", contravariant=True)
@@ -31,8 +32,35 @@ class _Lane(Generic[A]):
     """One bounded direction of a memory link."""
 
     def __init__(self, size: int) -> None:
-        self.queue: asyncio.Queue[A | None] = asyncio.Queue(size)
-        self.closed = asyncio.Event()
+        self._size = size
+        self._messages: deque[A] = deque()
+        self._closed = False
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+
+    async def put(self, message: A) -> None:
+        while len(self._messages) >= self._size and not self._closed:
+            self._emptied.clear()
+            await self._emptied.wait()
+        if self._closed:
+            raise LinkClosed
+        self._messages.append(message)
+        self._filled.set()
+
+    async def take(self) -> A:
+        """What was put before the end is still there after it."""
+        while not self._messages:
+            if self._closed:
+                raise LinkClosed
+            self._filled.clear()
+            await self._filled.wait()
+        self._emptied.set()
+        return self._messages.popleft()
+
+    def close(self) -> None:
+        self._closed = True
+        self._filled.set()
+        self._emptied.set()
 
 
 class MemoryTransport(Generic[A, B]):
@@ -41,24 +69,14 @@ class MemoryTransport(Generic[A, B]):
         self._incoming = incoming
 
     async def send(self, message: A) -> None:
-        if self._outgoing.closed.is_set():
-            raise LinkClosed
-        await self._outgoing.queue.put(message)
+        await self._outgoing.put(message)
 
     async def receive(self) -> B:
-        message = await self._incoming.queue.get()
-        if message is None:
-            raise LinkClosed
-        return message
+        return await self._incoming.take()
 
     async def close(self) -> None:
-        for lane in (self._outgoing, self._incoming):
-            if lane.closed.is_set():
-                continue
-            lane.closed.set()
-            while lane.queue.full():
-                lane.queue.get_nowait()
-            lane.queue.put_nowait(None)
+        self._outgoing.close()
+        self._incoming.close()
 
 
 def memory_pair(size: int = 256) -> tuple[MemoryTransport[A, B], MemoryTransport[B, A]]:

@@ -25,6 +25,7 @@ from farsteer.link.messages import (
     ToRunner,
     Welcome,
 )
+from farsteer.link.silence import Ear
 from farsteer.link.transport import LinkClosed, Transport
 from farsteer.runner.holes import filled
 from farsteer.runner.journal import Journal
@@ -71,9 +72,10 @@ class Uplink:
 
     async def _live(self, transport: LinkTransport, machine: MachineInfo, delay: float) -> float:
         """One life of the link. Returns the pause before the next."""
+        ear = Ear(transport, SILENCE_SECONDS)
         try:
             await transport.send(Hello(machine=machine, sessions=self._lanes.last_seqs()))
-            welcome = await _receive(transport)
+            welcome = await ear.first()
             if isinstance(welcome, Refused):
                 _log.error("the hub refuses this machine: %s", welcome.reason)
                 return _LONGEST_DELAY
@@ -88,7 +90,8 @@ class Uplink:
                 tasks.create_task(self._send(transport))
                 tasks.create_task(self._ping(transport))
                 tasks.create_task(self._confirm())
-                await self._receive_all(transport, tasks)
+                tasks.create_task(ear.watch())
+                await self._receive_all(ear, transport, tasks)
         except* (LinkClosed, OSError, sqlite3.Error) as group:
             _log.warning("the link to the hub is down: %s", group.exceptions[0] or "closed")
         finally:
@@ -97,9 +100,11 @@ class Uplink:
             await transport.close()
         return delay
 
-    async def _receive_all(self, transport: LinkTransport, tasks: asyncio.TaskGroup) -> None:
+    async def _receive_all(
+        self, ear: Ear[ToRunner], transport: LinkTransport, tasks: asyncio.TaskGroup
+    ) -> None:
         while True:
-            message = await _receive(transport)
+            message = await ear.receive()
             match message:
                 case Ack():
                     self._lanes.confirmed(message.session, message.seq)
@@ -153,8 +158,3 @@ class Uplink:
             self._acked.clear()
             confirmed, self._confirmed = self._confirmed, {}
             await self._journal.confirm(confirmed)
-
-
-async def _receive(transport: LinkTransport) -> ToRunner:
-    async with asyncio.timeout(SILENCE_SECONDS):
-        return await transport.receive()
