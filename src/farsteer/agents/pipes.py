@@ -13,13 +13,19 @@ from typing import IO
 from farsteer.core.errors import AgentError, ErrorCode
 
 CHUNK = 256 * 1024
+_buffer = memoryview(bytearray(CHUNK))
+"""One for all pipes, for a moment each: to make room for a whole chunk costs far more than to copy a line."""
 STDERR_KEPT = 8 * 1024
 _DRAINS = 16
 """Reads after the exit: more than a pipe holds, but an escaped grandchild may write forever."""
 
 
 class ReadPipe:
-    """The reading end. `read` waits for data; `wake` ends that waiting."""
+    """The reading end. `read` waits for data; `wake` ends that waiting.
+
+    The loop watches the descriptor as long as who listens keeps up: to watch it anew for every chunk costs several
+    times as much as to read one.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -27,18 +33,24 @@ class ReadPipe:
         os.set_blocking(self._descriptor, False)
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
+        self._watched = False
+        self._awaited = False
 
     async def read(self) -> bytes | None:
         """The next chunk, b"" at the end of the stream, None after `wake` when nothing is there."""
-        chunk = self.read_now()
-        if chunk is not None:
-            return chunk
-        self._loop.add_reader(self._descriptor, self.wake)
+        if not self._watched:
+            # A flood must not keep the loop from everybody else.
+            await asyncio.sleep(0)
+            chunk = self.read_now()
+            if chunk is not None:
+                return chunk
+            self._loop.add_reader(self._descriptor, self._readable)
+            self._watched = True
+        self._awaited = True
         try:
             await self._ready.wait()
         finally:
-            if not self._file.closed:
-                self._loop.remove_reader(self._descriptor)
+            self._awaited = False
         self._ready.clear()
         return self.read_now()
 
@@ -46,7 +58,7 @@ class ReadPipe:
         if self._file.closed:
             return b""
         try:
-            return os.read(self._descriptor, CHUNK)
+            return bytes(_buffer[: os.readv(self._descriptor, (_buffer,))])
         except BlockingIOError:
             return None
         except OSError:
@@ -54,14 +66,25 @@ class ReadPipe:
 
     def wake(self) -> None:
         self._ready.set()
-        # Level-triggered: left in place, it would spin until somebody reads.
-        if not self._file.closed:
-            self._loop.remove_reader(self._descriptor)
 
     def close(self) -> None:
         if not self._file.closed:
             self.wake()
+            self._unwatch()
             self._file.close()
+
+    def _readable(self) -> None:
+        if self._awaited:
+            self._awaited = False
+            self._ready.set()
+        else:
+            # Level-triggered: left in place, it would spin until somebody reads.
+            self._unwatch()
+
+    def _unwatch(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._loop.remove_reader(self._descriptor)
 
 
 class WritePipe:

@@ -156,8 +156,6 @@ class AgentProcess:
             chunk = await self._output.read()
             if chunk:
                 await self._deliver(self._lines.feed(chunk))
-                # A flood must not keep the loop from everybody else.
-                await asyncio.sleep(0)
             elif chunk is not None:
                 break
         left = _LEFT_BEHIND

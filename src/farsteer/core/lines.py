@@ -27,6 +27,9 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[Line]:
+        if not self._size and chunk.endswith(b"\n") and len(chunk) <= self._limit:
+            # Nearly always: whole lines and nothing left over.
+            return [line for line in chunk.split(b"\n") if line]
         first, newline, rest = chunk.partition(b"\n")
         self._hold(first)
         if not newline:
