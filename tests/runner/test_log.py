@@ -14,7 +14,7 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.link.messages import Item
 from farsteer.runner.drafts import DraftKey, Piece
 from farsteer.runner.journal import Journal, Payloads
-from farsteer.runner.log import SessionLog
+from farsteer.runner.log import CONFIRMED_WITHIN, SessionLog
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import Recorder
 from tests.support.eventually import eventually
@@ -27,6 +27,7 @@ class SlowDisk(Journal):
 
     def __init__(self, journal: Journal) -> None:
         self._inner = journal
+        self.asked = False
         self.spin = asyncio.Event()
 
     async def append(
@@ -38,6 +39,7 @@ class SlowDisk(Journal):
         drafts: Sequence[Piece] = (),
         finished: Sequence[DraftKey] = (),
     ) -> None:
+        self.asked = True
         await self.spin.wait()
         await self._inner.append(state, items, settled, payloads, drafts, finished)
 
@@ -87,6 +89,22 @@ async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_
     log.add(ev.TitleUpdate(title="x"))
     await log.flush()
     assert await saved(journal) == [2, 3]
+    await log.close()
+
+
+async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(journal: Journal) -> None:
+    disk = SlowDisk(journal)
+    log = SessionLog(STATE, disk, Recorder())
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 3 * CONFIRMED_WITHIN
+    while loop.time() < end:
+        log.add(ev.AgentMessage(message_id="m", text="hi"))
+        await log.flush()
+        # Always one on its way, none of them old.
+        await asyncio.sleep(CONFIRMED_WITHIN / 10)
+        log.confirmed(log.state.seq)
+    assert not disk.asked
+    disk.spin.set()
     await log.close()
 
 

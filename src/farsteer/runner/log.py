@@ -25,7 +25,7 @@ from farsteer.runner.journal import Journal, Payloads
 _KEEP_SETTLED = 500
 _MAX_UNSAVED = 200
 _LARGE = 64 * 1024
-_CONFIRMED_WITHIN = 0.05
+CONFIRMED_WITHIN = 0.05
 """Seconds; plain output that the hub has not confirmed by then goes into the journal."""
 _DRAFT_DELAY = 0.25
 """Seconds; a message that is finished by then never costs a write of its own."""
@@ -91,6 +91,7 @@ class SessionLog:
         self._shown = _essence(state)
         self._saves = asyncio.Lock()
         self._saving: asyncio.TimerHandle | None = None
+        self._unconfirmed_since = 0.0
         self._save_task: asyncio.Future[None] | None = None
 
     def add(self, event: SessionEvent, *, local_id: str | None = None) -> None:
@@ -158,6 +159,8 @@ class SessionLog:
         essence = _essence(state)
         changed = essence != self._shown
         self._shown = essence
+        if not self._due.items:
+            self._unconfirmed_since = asyncio.get_running_loop().time()
         self._due.take_over(new)
         if changed or new.finished:
             await self._save()
@@ -165,7 +168,7 @@ class SessionLog:
         if len(self._due.items) > _MAX_UNSAVED or any(len(item.body) > _LARGE for item in new.items):
             await self.save()
         elif self._due.items and self._saving is None:
-            self._saving = asyncio.get_running_loop().call_later(_CONFIRMED_WITHIN, self._overdue)
+            self._save_within(CONFIRMED_WITHIN)
 
     def confirmed(self, seq: int) -> None:
         """The hub has everything up to `seq` on its disk."""
@@ -183,10 +186,18 @@ class SessionLog:
         await self.flush()
         await self._save()
 
+    def _save_within(self, seconds: float) -> None:
+        self._saving = asyncio.get_running_loop().call_later(seconds, self._overdue)
+
     def _overdue(self) -> None:
+        """One timer for a stream of messages: it looks for the oldest that the hub has not confirmed."""
         self._saving = None
         if self._due.items:
-            self._save_task = asyncio.ensure_future(self.save())
+            left = self._unconfirmed_since + CONFIRMED_WITHIN - asyncio.get_running_loop().time()
+            if left > 0:
+                self._save_within(left)
+            else:
+                self._save_task = asyncio.ensure_future(self.save())
 
     async def _save(self) -> None:
         """One at a time, and each takes all there is: what belongs together is never written apart."""
