@@ -1,7 +1,8 @@
-"""A subscriber that writes into a list, and is as slow as a test wants."""
+"""A subscriber that is its own road: it writes into a list, and is as slow as a test wants."""
 
 from farsteer.core.errors import FarsteerError
 from farsteer.faces.realtime.batch import Batch, Filter
+from farsteer.faces.realtime.frames import websocket_frames
 from farsteer.faces.realtime.limits import Limits
 from farsteer.faces.realtime.subscriber import Ready, Subscriber
 from farsteer.hub.feed import SyncEvent
@@ -10,7 +11,7 @@ from farsteer.hub.metrics import Metrics
 
 class Listener(Subscriber):
     def __init__(self, wanted: Filter | None = None, limits: Limits | None = None) -> None:
-        super().__init__(wanted or Filter("default"), limits or Limits(), Metrics())
+        super().__init__(self, websocket_frames, wanted or Filter("default"), limits or Limits(), Metrics())
         self.batches: list[Batch] = []
         self.slow = False
         self.unsent = 0
@@ -32,7 +33,7 @@ class Listener(Subscriber):
     def cursors(self) -> list[int | None]:
         return [event.cursor for event in self.heard]
 
-    def write(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
         self.batches.append(batch)
 
     def greet(self, ready: Ready) -> None:

@@ -63,7 +63,7 @@ async def test_who_leaves_hears_no_more_also_in_the_middle_of_a_tick() -> None:
     fanout = started(fake, *listeners)
 
     class Leaver(Listener):
-        def write(self, batch: object) -> None:
+        def send(self, batch: object) -> None:
             for listener in listeners[1:]:
                 fanout.leave(listener)
 

@@ -1,7 +1,9 @@
 """What a client is given when it keeps up, when it is behind, and when it is too far behind."""
 
 from farsteer.faces.realtime.batch import Batch
+from farsteer.faces.realtime.frames import websocket_frames
 from farsteer.faces.realtime.limits import Limits
+from farsteer.faces.realtime.subscriber import Tail
 from farsteer.hub.feed import SyncEvent, sync_event
 from tests.faces.realtime.listener import Listener
 
@@ -25,6 +27,27 @@ def test_a_live_client_gets_the_batch_as_it_is() -> None:
     assert listener.batches == [batch]
     assert listener.cursor == 2
     assert listener.metrics.deliveries == 3
+
+
+def test_straight_to_the_wire_only_while_the_road_is_open_and_nothing_waits() -> None:
+    listener = Listener()
+    written: list[bytes] = []
+    listener.on_direct(written.append)
+    batch = Batch([stored(1)])
+    listener.deliver(batch)
+    assert (written, listener.batches, listener.cursor) == ([websocket_frames([stored(1)])], [], 1)
+    listener.deliver(Batch([stored(1), stored(2)]))
+    assert listener.cursors == [2], "what it has already is left out"
+    listener.on_direct(None)
+    listener.slow = True
+    listener.deliver(Batch([state(1)]))
+    listener.slow = False
+    listener.on_direct(written.append)
+    listener.deliver(Batch([stored(3)]))
+    assert listener.heard[1:] == [state(1), stored(3)], "what is held goes first"
+    listener.tail = Tail(1000)
+    listener.deliver(Batch([stored(4)]))
+    assert len(written) == 1, "a client that catches up gets nothing live"
 
 
 def test_what_it_has_already_is_left_out() -> None:

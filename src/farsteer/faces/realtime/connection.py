@@ -5,6 +5,7 @@ uvicorn's protocols are made ours in `websocket` and `http`; each puts itself in
 
 from __future__ import annotations
 
+from asyncio import Transport
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast, overload
 
@@ -16,12 +17,18 @@ _KEY = "farsteer.connection"
 class Connection(Protocol):
     """What both kinds have in common."""
 
-    on_writable: Callable[[], None] | None
-    """Called when the client is no longer behind."""
+    on_flow: Callable[[], None] | None
+    """Called when `behind` or `open` has changed."""
+    transport: Transport
 
     @property
     def behind(self) -> bool:
         """More than the soft limit is unsent."""
+        ...
+
+    @property
+    def open(self) -> bool:
+        """Bytes may be written straight to the transport: the client is not behind, and this is not its end."""
         ...
 
     @property

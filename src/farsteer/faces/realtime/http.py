@@ -14,7 +14,7 @@ from farsteer.faces.realtime.connection import publish
 
 
 class HttpConnection(HttpToolsProtocol):
-    on_writable: Callable[[], None] | None = None
+    on_flow: Callable[[], None] | None = None
     on_shutdown: Callable[[], None] | None = None
     """Called when the server stops, so that what waits on this connection can end."""
     on_lost: Callable[[], None] | None = None
@@ -33,6 +33,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.lost.set()
+        self._flow()
         if self.on_lost is not None:
             self.on_lost()
 
@@ -45,16 +46,27 @@ class HttpConnection(HttpToolsProtocol):
         return self.flow.write_paused
 
     @property
+    def open(self) -> bool:
+        return not (self.behind or self.lost.is_set())
+
+    @property
     def buffered(self) -> int:
         return self.transport.get_write_buffer_size()
 
     def soft_limit(self, size: int) -> None:
         self.transport.set_write_buffer_limits(high=size)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._flow()
+
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self.on_writable is not None:
-            self.on_writable()
+        self._flow()
+
+    def _flow(self) -> None:
+        if self.on_flow is not None:
+            self.on_flow()
 
     def write(self, data: bytes) -> None:
         if not self.transport.is_closing():

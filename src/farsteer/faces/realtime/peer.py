@@ -20,6 +20,7 @@ from farsteer.faces.realtime.batch import Batch
 from farsteer.faces.realtime.frames import engine_packets, websocket_frames
 from farsteer.faces.realtime.limits import Limits
 from farsteer.faces.realtime.queue import PacketQueue
+from farsteer.faces.realtime.subscriber import Write
 from farsteer.faces.realtime.websocket import WebSocketConnection
 
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
@@ -29,26 +30,36 @@ class Peer:
     def __init__(self, socket: AsyncSocket, limits: Limits, spawn: Spawn) -> None:
         self.socket = socket
         self._queue: PacketQueue = socket.queue
+        self._queue.on_idle = self._look
         self._queue.on_writable = self._writable
         self._limits = limits
         self._spawn = spawn
         self._websocket: WebSocketConnection | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self.on_writable: Callable[[], None] | None = None
+        """Called when the client is no longer behind."""
+        self._on_direct: Callable[[Write | None], None] | None = None
         self.ping: asyncio.Task[Any] | None = None
         """Engine.IO's own, until the next ping is due."""
 
     @property
     def behind(self) -> bool:
-        return self._queue.behind or (self._websocket is not None and self._websocket.behind)
+        websocket = self._websocket
+        return (websocket is not None and websocket.behind) or self._queue.behind
 
     @property
     def buffered(self) -> int:
         return self._queue.size + (0 if self._websocket is None else self._websocket.buffered)
 
+    def on_direct(self, tell: Callable[[Write | None], None]) -> None:
+        """Tell how to write straight to the websocket, and from now on whenever that changes; None: only by `send`."""
+        self._on_direct = tell
+        self._look()
+
     def send(self, batch: Batch) -> None:
-        if self._queue.idle and self._websocket is not None and self.socket.upgraded:
-            self._websocket.write(batch.encoded(websocket_frames))
+        websocket = self._websocket
+        if websocket is not None and self._queue.idle and self.socket.upgraded:
+            websocket.write(batch.encoded(websocket_frames))
         else:
             self.put(*batch.encoded(engine_packets))
 
@@ -62,12 +73,14 @@ class Peer:
             return False
         websocket.message_limit(self._limits.message)
         websocket.soft_limit(self._limits.soft)
-        websocket.on_writable = self._writable
+        websocket.on_flow = self._flow
         self._websocket = websocket
+        self._look()
         return True
 
     def detach(self) -> None:
         self._websocket = None
+        self._look()
 
     def stay(self) -> None:
         if self._deadline is not None:
@@ -102,6 +115,19 @@ class Peer:
             self.stay()
         else:
             self.leave_within(self._limits.grace)
+
+    def _flow(self) -> None:
+        self._look()
+        if not self.behind:
+            self._writable()
+
+    def _look(self) -> None:
+        if self._on_direct is not None:
+            websocket = self._websocket
+            if websocket is not None and websocket.open and self._queue.idle and self.socket.upgraded:
+                self._on_direct(websocket.transport.write)
+            else:
+                self._on_direct(None)
 
     def _writable(self) -> None:
         if self.on_writable is not None:

@@ -21,16 +21,15 @@ class PacketQueue(Queue[Packet | None]):
         """Characters that wait."""
         self.idle = False
         """Empty, and whoever reads has come back for more."""
+        self.behind = False
+        self.on_idle: Callable[[], None] | None = None
+        """Called when `idle` may have changed."""
         self.on_writable: Callable[[], None] | None = None
-
-    @property
-    def behind(self) -> bool:
-        return self.size > self._soft
 
     async def get(self) -> Packet | None:
         self._taken = 0
         if self.empty():
-            self.idle = True
+            self._idle(True)
         return await super().get()
 
     def get_nowait(self) -> Packet | None:
@@ -38,17 +37,25 @@ class PacketQueue(Queue[Packet | None]):
             raise QueueEmpty
         packet = super().get_nowait()
         self._taken += 1
-        was_behind = self.behind
         self.size -= _length(packet)
-        if was_behind and not self.behind and self.on_writable is not None:
-            # Soon, not now: the reader is in the middle of taking packets.
-            asyncio.get_running_loop().call_soon(self.on_writable)
+        if self.behind and self.size <= self._soft:
+            self.behind = False
+            if self.on_writable is not None:
+                # Soon, not now: the reader is in the middle of taking packets.
+                asyncio.get_running_loop().call_soon(self.on_writable)
         return packet
 
     def put_nowait(self, item: Packet | None) -> None:
-        self.idle = False
+        if self.idle:
+            self._idle(False)
         self.size += _length(item)
+        self.behind = self.size > self._soft
         super().put_nowait(item)
+
+    def _idle(self, idle: bool) -> None:
+        self.idle = idle
+        if self.on_idle is not None:
+            self.on_idle()
 
 
 def _length(packet: Packet | None) -> int:

@@ -20,10 +20,10 @@ from starlette.types import Receive, Scope, Send
 from farsteer.core.errors import ErrorCode, FarsteerError
 from farsteer.core.wire import encode, plain
 from farsteer.faces.realtime import options
-from farsteer.faces.realtime.batch import Batch, Filter
+from farsteer.faces.realtime.batch import Filter
 from farsteer.faces.realtime.connection import connection_of
 from farsteer.faces.realtime.engine import ClientGone, Engine
-from farsteer.faces.realtime.frames import NAMESPACE, engine_event
+from farsteer.faces.realtime.frames import NAMESPACE, engine_event, websocket_frames
 from farsteer.faces.realtime.http import HttpConnection
 from farsteer.faces.realtime.limits import Limits
 from farsteer.faces.realtime.packets import EventPacket
@@ -193,22 +193,12 @@ class SocketSubscriber(Subscriber):
     def __init__(
         self, server: SocketServer, sid: str, peer: Peer, wanted: Filter, limits: Limits, metrics: Metrics
     ) -> None:
-        super().__init__(wanted, limits, metrics)
+        super().__init__(peer, websocket_frames, wanted, limits, metrics)
         self._server = server
         self._sid = sid
         self.peer = peer
         peer.on_writable = self.on_writable
-
-    @property
-    def behind(self) -> bool:
-        return self.peer.behind
-
-    @property
-    def buffered(self) -> int:
-        return self.peer.buffered
-
-    def write(self, batch: Batch) -> None:
-        self.peer.send(batch)
+        peer.on_direct(self.on_direct)
 
     def greet(self, ready: Ready) -> None:
         self.peer.put(engine_event("ready", encode(ready)))

@@ -108,6 +108,23 @@ class EventStream:
             self._beat()
 
 
+class StreamRoad:
+    def __init__(self, connection: HttpConnection, encoder: SseEncoder) -> None:
+        self._connection = connection
+        self._encoder = encoder
+
+    @property
+    def behind(self) -> bool:
+        return self._connection.behind
+
+    @property
+    def buffered(self) -> int:
+        return self._connection.buffered
+
+    def send(self, batch: Batch) -> None:
+        self._connection.write(batch.encoded(self._encoder))
+
+
 class StreamSubscriber(Subscriber):
     def __init__(
         self,
@@ -118,24 +135,18 @@ class StreamSubscriber(Subscriber):
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        super().__init__(wanted, limits, metrics)
+        super().__init__(StreamRoad(connection, encoder), encoder, wanted, limits, metrics)
         self._connection = connection
-        self._encoder = encoder
         self._subscriptions = subscriptions
         self._deadline: asyncio.TimerHandle | None = None
-        connection.on_writable = self.on_writable
+        connection.on_flow = self._flow
         connection.on_shutdown = self._stop
+        self._flow()
 
-    @property
-    def behind(self) -> bool:
-        return self._connection.behind
-
-    @property
-    def buffered(self) -> int:
-        return self._connection.buffered
-
-    def write(self, batch: Batch) -> None:
-        self._connection.write(batch.encoded(self._encoder))
+    def _flow(self) -> None:
+        self.on_direct(self._connection.transport.write if self._connection.open else None)
+        if not self.behind:
+            self.on_writable()
 
     def beat(self) -> None:
         if not self.behind:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol
 
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import Wire
-from farsteer.faces.realtime.batch import Batch, Filter
+from farsteer.faces.realtime.batch import Batch, Encoder, Filter
 from farsteer.faces.realtime.limits import Limits
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
@@ -34,8 +36,39 @@ class Closed(Wire):
     message: str
 
 
+Write = Callable[[bytes], None]
+
+
+class Road(Protocol):
+    """The way to one client."""
+
+    @property
+    def behind(self) -> bool:
+        """More than the soft limit is unsent."""
+        ...
+
+    @property
+    def buffered(self) -> int:
+        """Unsent bytes."""
+        ...
+
+    def send(self, batch: Batch) -> None:
+        """Put the batch on the wire, behind whatever is unsent."""
+        ...
+
+
 class Subscriber(ABC):
-    def __init__(self, wanted: Filter, limits: Limits, metrics: Metrics) -> None:
+    __slots__ = (
+        "_encoder", "_held", "_road", "_writable", "cursor", "direct", "filter", "limits", "metrics", "tail",
+    )  # fmt: skip
+
+    def __init__(
+        self, road: Road, encoder: Encoder[bytes], wanted: Filter, limits: Limits, metrics: Metrics
+    ) -> None:
+        self._road = road
+        self._encoder = encoder
+        self.direct: Write | None = None
+        """Writes an encoded batch; set by the road while nothing waits on it and the client is not behind."""
         self.filter = wanted
         self.limits = limits
         self.metrics = metrics
@@ -47,16 +80,8 @@ class Subscriber(ABC):
         self._writable = asyncio.Event()
 
     @property
-    @abstractmethod
-    def behind(self) -> bool: ...
-
-    @property
-    @abstractmethod
-    def buffered(self) -> int: ...
-
-    @abstractmethod
-    def write(self, batch: Batch) -> None:
-        """Put the batch on the wire."""
+    def behind(self) -> bool:
+        return self._road.behind
 
     @abstractmethod
     def greet(self, ready: Ready) -> None: ...
@@ -70,18 +95,25 @@ class Subscriber(ABC):
         """Drop the connection: the client would not hear a reason before all that it has not read."""
 
     def deliver(self, batch: Batch) -> None:
-        """What was just published."""
-        if self.tail is None:
+        """What was just published. It is done for every client, so the usual case looks at nothing but this object."""
+        direct = self.direct
+        if direct is not None and self.tail is None and batch.first > self.cursor and not self._held:
+            self.metrics.deliveries += len(batch.events)
+            if batch.last:
+                self.cursor = batch.last
+            direct(batch.encoded(self._encoder))
+        elif self.tail is None:
             self.forward(batch)
         else:
             self._hold(batch)
             self.tail.add(batch.stored)
 
     def forward(self, batch: Batch) -> None:
+        road = self._road
         if batch.first <= self.cursor:
             batch = batch.after(self.cursor)
-        if self.behind:
-            if self.buffered > self.limits.hard:
+        if road.behind:
+            if road.buffered > self.limits.hard:
                 self.metrics.clients_cut += 1
                 self.cut()
                 return
@@ -93,7 +125,11 @@ class Subscriber(ABC):
             self.cursor = batch.last
         if batch.events:
             self.metrics.deliveries += len(batch.events)
-            self.write(batch)
+            road.send(batch)
+
+    def on_direct(self, write: Write | None) -> None:
+        """The road calls this whenever the way to write straight to it changes."""
+        self.direct = write
 
     def on_writable(self) -> None:
         """The connection calls this when the client is no longer behind."""
@@ -119,7 +155,7 @@ class Subscriber(ABC):
         held = Batch(list(self._held.values()))
         self._held.clear()
         self.metrics.deliveries += len(held.events)
-        self.write(held)
+        self._road.send(held)
 
 
 class Tail:

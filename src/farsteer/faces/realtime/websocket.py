@@ -20,7 +20,9 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    on_writable: Callable[[], None] | None = None
+    on_flow: Callable[[], None] | None = None
+    behind = False
+    _close_sent = False
 
     def __init__(
         self,
@@ -38,8 +40,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
     @property
-    def behind(self) -> bool:
-        return not self.writable.is_set()
+    def close_sent(self) -> bool:
+        """Set by uvicorn with its last frame: no other may follow."""
+        return self._close_sent
+
+    @close_sent.setter
+    def close_sent(self, sent: bool) -> None:
+        self._close_sent = sent
+        self._flow()
+
+    @property
+    def open(self) -> bool:
+        return not (self.behind or self._close_sent or self.disconnected)
 
     @property
     def buffered(self) -> int:
@@ -52,10 +64,24 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """Refuse longer messages while they arrive, not after they were read."""
         self.conn.max_message_size = size
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.behind = True
+        self._flow()
+
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self.on_writable is not None:
-            self.on_writable()
+        self.behind = False
+        self._flow()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.behind = False
+        self._flow()
+
+    def _flow(self) -> None:
+        if self.on_flow is not None:
+            self.on_flow()
 
     def write(self, data: bytes) -> None:
         if not self.close_sent and not self.transport.is_closing():
