@@ -178,7 +178,7 @@ async def test_a_draft_goes_along_with_any_other_commit(desk: Desk) -> None:
 async def test_a_short_message_is_never_written_for_its_draft(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "_CONFIRMED_WITHIN", 60)
+    monkeypatch.setattr(log_module, "CONFIRMED_WITHIN", 60)
     desk.log.stream([delta("Hel")])
     await desk.say(ev.AgentMessage(message_id="m", text="Hello"))
     await eventually(lambda: desk.log._drafting is None)

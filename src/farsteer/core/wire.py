@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of every immutable value that is stored or sent."""
 
 

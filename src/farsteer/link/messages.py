@@ -38,7 +38,7 @@ class Hello(Message, tag="hello"):
     protocol: int = PROTOCOL
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True):
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One event on the wire: its number, its kind, and the encoded entry."""
 
     seq: int
