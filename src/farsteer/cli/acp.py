@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -116,7 +117,10 @@ async def _run(arguments: argparse.Namespace) -> int:
     @asynccontextmanager
     async def hub() -> AsyncGenerator[Steering]:
         async with AsyncExitStack() as opened:
-            yield await _found(arguments, opened)
+            found = await _found(arguments, opened)
+            # What is there now stays to the end: the collector need not look through it for every page of a log.
+            gc.freeze()
+            yield found
 
     def forget() -> None:
         from farsteer.client.access import login_file

@@ -5,6 +5,7 @@ from __future__ import annotations
 from farsteer.core.events import Delta
 
 _REMEMBERED = 256
+"""Finished messages whose repetition is noticed, at least."""
 
 
 class LiveText:
@@ -12,12 +13,13 @@ class LiveText:
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}
-        self._done: dict[str, None] = {}
+        self._done: set[str] = set()
+        self._done_before: set[str] = set()
 
     def fragment(self, delta: Delta) -> str:
         """The part of `delta` that was not shown yet; nothing after a hole."""
         shown = self._shown.get(delta.message_id, 0)
-        if delta.message_id in self._done or delta.offset > shown:
+        if self.finished(delta.message_id) or delta.offset > shown:
             return ""
         new = delta.text[shown - delta.offset :]
         self._shown[delta.message_id] = shown + len(new)
@@ -25,12 +27,12 @@ class LiveText:
 
     def whole(self, message_id: str, text: str) -> str:
         """The part of the finished message that was not shown yet."""
-        if message_id in self._done:
+        if self.finished(message_id):
             return ""
-        self._done[message_id] = None
-        if len(self._done) > _REMEMBERED:
-            del self._done[next(iter(self._done))]
+        if len(self._done) >= _REMEMBERED:
+            self._done_before, self._done = self._done, set()
+        self._done.add(message_id)
         return text[self._shown.pop(message_id, 0) :]
 
     def finished(self, message_id: str) -> bool:
-        return message_id in self._done
+        return message_id in self._done or message_id in self._done_before

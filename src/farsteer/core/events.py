@@ -6,6 +6,7 @@ What an agent says that we have no word for travels as `Other`, and its unknown 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -320,6 +321,15 @@ class Delta(Wire):
 
 
 _decoder = msgspec.json.Decoder(Entry)
+_many_decoder = msgspec.json.Decoder(list[Entry])
+
+
+def decode_entries(bodies: Sequence[bytes]) -> list[Entry]:
+    """`decode_entry` for many, in one step if it can be."""
+    try:
+        return _many_decoder.decode(b"[%b]" % b",".join(bodies))
+    except msgspec.ValidationError:
+        return [decode_entry(body) for body in bodies]
 
 
 def decode_entry(data: bytes) -> Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
@@ -12,7 +12,7 @@ from farsteer.client.failure import failure
 from farsteer.client.live import Gap, LiveEvent, read_event
 from farsteer.core import api
 from farsteer.core.approvals import Answer, Outcome
-from farsteer.core.events import Entry, decode_entry
+from farsteer.core.events import Entry, decode_entries, decode_entry
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.hub import Caller, Hub
@@ -89,8 +89,11 @@ class HubSteering:
                 return
             after = found.page.next_after_seq
 
-    def log(self, session_id: str) -> AsyncIterator[Entry]:
-        return self.messages(session_id)
+    async def log(self, session_id: str) -> AsyncIterator[Entry]:
+        async with aclosing(self._hub.exports.pages(self._caller, session_id)) as pages:
+            async for bodies in pages:
+                for entry in decode_entries(bodies):
+                    yield entry
 
     async def send(
         self,

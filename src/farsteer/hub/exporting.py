@@ -1,10 +1,11 @@
-"""Exporting a session: what a person sees of it, as a stream that holds one page of the log at a time."""
+"""Exporting a session: what a person sees of it, as a stream that holds two pages of the log at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from farsteer.core.events import decode_entry
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.clock import now_ms
-from farsteer.hub.store.base import Store
+from farsteer.hub.store.base import LogPage, Store
 from farsteer.hub.transcript import Transcript
 from farsteer.hub.view import SessionRow, session_view
 
@@ -22,7 +23,7 @@ ExportFormat = Literal["jsonl", "markdown"]
 
 VERSION = 1
 """Of the JSONL's own format: what its first line and its entries mean."""
-_PAGE = 200
+_PAGE = 500
 _NAME_CHARS = 60
 _MEDIA = {"jsonl": "application/x-ndjson", "markdown": "text/markdown; charset=utf-8"}
 _SUFFIX = {"jsonl": "jsonl", "markdown": "md"}
@@ -47,6 +48,14 @@ class Exports:
         row = await self._store.session(caller.namespace, session_id)
         chunks = self._jsonl(row) if kind == "jsonl" else self._markdown(row)
         return Export(_MEDIA[kind], _disposition(row, _SUFFIX[kind]), chunks)
+
+    async def pages(self, caller: Caller, session_id: str) -> AsyncGenerator[list[bytes]]:
+        """The encoded entries of the session as it is now, oldest first."""
+        caller.require(Scope.READ)
+        row = await self._store.session(caller.namespace, session_id)
+        async with aclosing(self._pages(row)) as pages:
+            async for bodies in pages:
+                yield bodies
 
     async def _jsonl(self, row: SessionRow) -> AsyncGenerator[bytes]:
         head = {
@@ -73,13 +82,21 @@ class Exports:
         yield transcript.end().encode()
 
     async def _pages(self, row: SessionRow) -> AsyncGenerator[list[bytes]]:
-        after = 0
-        while after < row.seq:
-            page = await self._store.page(row.namespace, row.id, limit=_PAGE, before=row.seq + 1, after=after)
-            if page.last is None:
-                return
-            yield page.bodies
-            after = page.last
+        """While one page is used the next is read."""
+
+        def read(after: int) -> asyncio.Task[LogPage]:
+            page = self._store.page(row.namespace, row.id, limit=_PAGE, before=row.seq + 1, after=after)
+            return asyncio.get_running_loop().create_task(page)
+
+        reading = read(0)
+        try:
+            while (page := await reading).last is not None:
+                reading = read(page.last)
+                yield page.bodies
+        finally:
+            if not reading.cancel() and not reading.cancelled():
+                # Who leaves early does not want to know how the next page went.
+                reading.exception()
 
 
 def _one_line(body: bytes) -> bytes:

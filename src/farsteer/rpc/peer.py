@@ -182,17 +182,20 @@ class Peer:
         self._send({"jsonrpc": "2.0", "id": id, "error": error.body})
 
     def _send(self, message: dict[str, Any]) -> None:
+        self.say(encode(message))
+
+    def say(self, message: bytes) -> None:
+        """Send what is encoded already; as `tell` in every other way."""
         if self._silent:
             return
-        data = encode(message) + b"\n"
-        self._unsent.append(data)
-        self._size += len(data)
+        self._unsent.append(message)
+        self._size += len(message) + 1
         if self._writer is None or self._writer.done():
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     async def _write(self) -> None:
         while self._unsent:
-            data, self._unsent = b"".join(self._unsent), []
+            data, self._unsent = b"\n".join((*self._unsent, b"")), []
             try:
                 await self._lines.write(data)
             except Exception:  # noqa: BLE001

@@ -19,6 +19,7 @@ from farsteer.core.events import Entry, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionState
+from farsteer.core.wire import encode
 from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.content import Message
 from farsteer.faces.acp.updates import Narrator, Update, commands, usage
@@ -28,7 +29,7 @@ from farsteer.rpc.peer import Peer
 
 _log = logging.getLogger(__name__)
 
-UPDATE = "session/update"
+_ENVELOPE = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
 _REMEMBERED = 200
 
 _STOPS = {
@@ -68,6 +69,7 @@ class Attached:
         self._peer = peer
         self._steering = steering
         self._desk = desk
+        self._envelope = _ENVELOPE % encode(name)
         self._narrator = _narrator(session_id)
         self._opened = AsyncExitStack()
         self._events: AsyncIterator[LiveEvent] | None = None
@@ -390,7 +392,7 @@ class Attached:
             prompt.end(error)
 
     def _tell(self, update: Update) -> None:
-        self._peer.tell(UPDATE, {"sessionId": self.name, "update": update})
+        self._peer.say(b"%b%b}}" % (self._envelope, encode(update)))
 
 
 def _ending(event: ev.TurnEnd) -> Ending:
