@@ -19,10 +19,10 @@ _BUSY = 0.1
 _READING = """\
 - All subscribers are one process that does the same few operations for every peer, checks the order of every delivery
   and is not counted. Farsteer and python-socketio are read over websockets, HAPI over its SSE.
-- Farsteer's figure is hub *and* runner in one process: reading the agent, the runner's journal, the hub's store, two
-  commits with synchronous=FULL, the acknowledgement and the events of the turn around the messages. HAPI's is its hub
-  alone, fed by a stand-in for its wrapper process; it stores with synchronous=NORMAL and acknowledges nothing.
-  python-socketio only broadcasts.
+- Farsteer's figure is hub *and* runner in one process: reading the agent, the hub's store with a commit to the disk
+  (synchronous=FULL) before anybody hears of a message, the acknowledgement, the runner's journal and the events of the
+  turn around the messages. HAPI's is its hub alone, fed by a stand-in for its wrapper process; it stores with
+  synchronous=NORMAL, which waits for no disk, and acknowledges nothing. python-socketio only broadcasts.
 - A burst is where coalescing pays: many events leave in one write per client. At 100 messages a second every event is
   a write of its own to each client for everybody, and the ratios are smaller.
 - Client, agent and server share the machine's cores, so delivered/s is a floor. Memory is resident memory."""
@@ -220,7 +220,10 @@ def _reading(found: Results, size: Scale) -> Iterator[str]:
     if not found.burst and not found.paced:
         yield "Only a part was measured: see the whole in bench/results.md."
         return
-    yield f"- Medians of {size.rounds} round(s) in which the peers take turns. Trust ratios over 1.3, not less."
+    yield (
+        f"- Medians of {size.rounds} round(s), {size.paced_rounds} of the paced runs, in which the peers take turns. "
+        "Trust ratios over 1.3, not less."
+    )
     yield _READING
     if found.wrong or found.missing:
         yield f"- **{found.missing:,} deliveries were missing and {found.wrong:,} out of order.**"

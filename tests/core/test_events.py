@@ -2,7 +2,7 @@ import msgspec
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.core.events import Entry, Other, Role, decode_entry, role_of
+from farsteer.core.events import Entry, Other, Role, decode_entries, decode_entry, role_of
 from farsteer.core.wire import encode
 
 
@@ -23,6 +23,13 @@ def test_a_kind_of_a_newer_version_is_kept_whole() -> None:
     assert isinstance(content, Other)
     assert content.native_kind == "hologram"
     assert content.data == {"kind": "hologram", "shape": [1, 2]}
+
+
+def test_many_entries_are_read_as_each_alone_also_where_one_is_of_a_newer_version() -> None:
+    known = b'{"id":"s:1","seq":1,"role":"agent","createdAt":5,"content":{"kind":"plan","entries":[]}}'
+    newer = b'{"id":"s:2","seq":2,"role":"agent","createdAt":5,"content":{"kind":"hologram"}}'
+    for bodies in ([], [known], [known, newer, known]):
+        assert decode_entries(bodies) == [decode_entry(body) for body in bodies]
 
 
 def test_what_is_no_entry_at_all_is_refused() -> None:

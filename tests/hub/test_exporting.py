@@ -9,10 +9,12 @@ import pytest
 
 from farsteer.core import events as ev
 from farsteer.core.errors import NotFound
+from farsteer.core.events import decode_entry
 from farsteer.core.queue import Attachment, QueueItem
 from farsteer.hub import Hub, exporting
 from farsteer.link.messages import Events, Item
 from tests.hub.scripted import ScriptedRunner, caller
+from tests.support.eventually import eventually
 
 ME = caller()
 
@@ -62,7 +64,7 @@ async def test_what_was_rewound_is_in_no_export(
     assert text.endswith("another way\n")
 
 
-async def test_an_export_holds_one_page_at_a_time_and_ends_where_the_session_was(
+async def test_an_export_is_read_in_pages_and_ends_where_the_session_was(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporting, "_PAGE", 4)
@@ -72,6 +74,40 @@ async def test_an_export_holds_one_page_at_a_time_and_ends_where_the_session_was
     await runner.say(session_id, *says(10))
     chunks += [chunk async for chunk in export.chunks]
     assert [chunk.count(b"\n") for chunk in chunks] == [1, 4, 4, 2]
+
+
+async def test_while_one_page_is_used_the_next_is_read_and_no_further(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 3)
+    await runner.say(session_id, *says(12))
+    asked: list[int] = []
+    page = hub.store.page
+
+    async def counting(*place: Any, after: int, **limits: Any) -> Any:
+        asked.append(after)
+        return await page(*place, after=after, **limits)
+
+    monkeypatch.setattr(hub.store, "page", counting)
+    pages = hub.exports.pages(ME, session_id)
+    first = await anext(pages)
+    await eventually(lambda: asked == [0, 3])
+    assert [decode_entry(body).seq for body in first + await anext(pages)] == [1, 2, 3, 4, 5, 6]
+    await pages.aclose()
+    assert asked[-1] <= 6
+    with pytest.raises(NotFound):
+        await anext(hub.exports.pages(caller("other"), session_id))
+
+
+async def test_who_leaves_an_export_early_hears_of_no_later_failure(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporting, "_PAGE", 3)
+    await runner.say(session_id, *says(12))
+    pages = hub.exports.pages(ME, session_id)
+    await anext(pages)
+    await hub.sessions.delete(ME, session_id)
+    await pages.aclose()
 
 
 async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(
