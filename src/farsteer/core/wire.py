@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of every immutable value that is stored or sent."""
+    """Base of every immutable value that is stored or sent. It is in no cycle, so the collector need not know it."""
 
 
 _encoder = msgspec.json.Encoder()

@@ -79,6 +79,20 @@ async def test_who_leaves_hears_no_more_also_in_the_middle_of_a_tick() -> None:
     assert len(fanout) == 1
 
 
+async def test_a_client_that_cannot_be_written_to_is_cut_off_and_the_others_miss_nothing() -> None:
+    class Broken(Listener):
+        def send(self, batch: object) -> None:
+            raise RuntimeError("the handle is closed")
+
+    fake = FakeHub()
+    broken, well = Broken(), Listener()
+    started(fake, broken, well)
+    fake.publish(1)
+    await tick()
+    assert broken.is_cut
+    assert (well.cursors, well.is_cut) == ([1], False)
+
+
 async def test_closed_it_is_silent() -> None:
     fake = FakeHub()
     listener = Listener()

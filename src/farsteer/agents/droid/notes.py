@@ -48,13 +48,13 @@ class Settings(Wire):
     autonomy_mode: str | None = None
 
 
-class TextDelta(Note, tag="assistant_text_delta", gc=False):
+class TextDelta(Note, tag="assistant_text_delta"):
     message_id: str
     text_delta: str
     block_index: int = 0
 
 
-class ThinkingDelta(Note, tag="thinking_text_delta", gc=False):
+class ThinkingDelta(Note, tag="thinking_text_delta"):
     message_id: str
     text_delta: str
     block_index: int = 0

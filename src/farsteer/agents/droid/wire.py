@@ -20,12 +20,12 @@ _ENVELOPE = {"jsonrpc": "2.0", "factoryApiVersion": "1.0.0"}
 _HEAD = 400
 
 
-class Params(Wire, gc=False):
+class Params(Wire):
     notification: Known
     session_id: str | None = None
 
 
-class Notification(Wire, tag_field="type", tag="notification", gc=False):
+class Notification(Wire, tag_field="type", tag="notification"):
     params: Params
     factory_protocol_version: str | None = None
 

@@ -7,11 +7,14 @@ namespace are never even looked at for another.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from farsteer.faces.realtime.batch import Batch, Filter
 from farsteer.faces.realtime.subscriber import Subscriber
 from farsteer.hub.feed import Feed, SyncEvent
+
+_log = logging.getLogger(__name__)
 
 Group = dict[Subscriber, None]
 
@@ -74,7 +77,12 @@ class Fanout:
                 batch = Batch(chosen)
                 # A copy: a client that is cut off leaves its group.
                 for subscriber in tuple(group):
-                    subscriber.deliver(batch)
+                    try:
+                        subscriber.deliver(batch)
+                    except Exception:  # noqa: BLE001
+                        # It comes back to where it was; the others have missed nothing.
+                        _log.exception("a client could not be written to")
+                        subscriber.cut()
 
 
 def _chosen(
