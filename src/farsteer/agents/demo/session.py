@@ -16,6 +16,7 @@ from farsteer.core.modes import PermissionMode, ToolKind, Verdict, verdict
 
 MODELS = ("demo-1", "demo-1-mini")
 CONTEXT_SIZE = 200_000
+_AGAIN_SECONDS = 0.05
 
 
 class Session:
@@ -37,7 +38,7 @@ class Session:
         self.copies = Copies(folder_of(opening["state"], self.id), directory, history)
         self._life = os.urandom(4).hex()
         self._ids = 0
-        self._order: Callable[[], object] = tuple
+        self._orders: list[Callable[[], object]] = []
 
     def new_id(self, kind: str) -> str:
         """Unique in the conversation, also in one that was forked or adopted, where launches are counted anew."""
@@ -65,12 +66,19 @@ class Session:
     def in_reader(self, act: Callable[[], object]) -> None:
         """Have `act` done by the main thread, which alone may change signals; returns when it is done."""
         done = threading.Event()
-        self._order = lambda: (act(), done.set())
-        os.kill(os.getpid(), signal.SIGUSR1)
-        done.wait()
+        self._orders.append(lambda: (act(), done.set()))
+        while True:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            # A signal that comes in the moment before the main thread begins to read is seen when it has read.
+            if done.wait(_AGAIN_SECONDS):
+                return
 
     def take_orders(self) -> None:
-        signal.signal(signal.SIGUSR1, lambda *_: self._order())
+        signal.signal(signal.SIGUSR1, lambda *_: self._take_order())
+
+    def _take_order(self) -> None:
+        if self._orders:
+            self._orders.pop()()
 
     def tokens(self) -> int:
         """How full the context is: a word is a token."""

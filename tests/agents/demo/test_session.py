@@ -1,0 +1,46 @@
+"""What the demo agent's threads ask of each other."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from farsteer.agents.demo.history import History
+from farsteer.agents.demo.out import Out
+from farsteer.agents.demo.session import Session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    before = signal.getsignal(signal.SIGUSR1)
+    folder, name = str(tmp_path), "5c5c5a5e-8a0c-4d5c-9d2e-0f4b2d3c1a10"
+    yield Session(Out(), History.create(folder, name), folder, {"session": name, "state": folder})
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_order_reaches_the_main_thread_once_also_if_its_signal_is_missed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill = os.kill
+    sent: list[int] = []
+    done: list[threading.Thread] = []
+
+    def deaf_at_first(pid: int, number: int) -> None:
+        sent.append(number)
+        if len(sent) > 1:
+            kill(pid, number)
+            kill(pid, number)
+
+    monkeypatch.setattr(os, "kill", deaf_at_first)
+    session.take_orders()
+    worker = threading.Thread(
+        target=session.in_reader, args=(lambda: done.append(threading.current_thread()),)
+    )
+    worker.start()
+    worker.join(10)
+    assert not worker.is_alive()
+    assert sent == [signal.SIGUSR1] * 2
+    assert done == [threading.main_thread()]
