@@ -15,6 +15,8 @@ from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnE
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import Item
+from farsteer.runner.drafts import DraftKey, Piece
+from farsteer.runner.journal import Journal, Payloads
 
 SECONDS = 10.0
 
@@ -169,3 +171,27 @@ class Recorder:
                     return found[count - 1]
                 self._news.clear()
                 await self._news.wait()
+
+
+class WatchedDisk(Journal):
+    """A journal that counts the commits it is asked for; they begin while it `spins`."""
+
+    def __init__(self, journal: Journal, *, spins: bool = False) -> None:
+        self._inner = journal
+        self.appends = 0
+        self.spin = asyncio.Event()
+        if spins:
+            self.spin.set()
+
+    async def append(
+        self,
+        state: SessionState,
+        items: Sequence[Item],
+        settled: Sequence[str] = (),
+        payloads: Payloads | None = None,
+        drafts: Sequence[Piece] = (),
+        finished: Sequence[DraftKey] = (),
+    ) -> None:
+        self.appends += 1
+        await self.spin.wait()
+        await self._inner.append(state, items, settled, payloads, drafts, finished)

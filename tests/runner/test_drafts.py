@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +16,13 @@ from farsteer.core import events as ev
 from farsteer.core.events import Delta, DeltaKind, TurnEndReason
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.link.messages import Item
 from farsteer.runner import drafts as drafts_module
 from farsteer.runner import log as log_module
 from farsteer.runner.drafts import Draft, DraftKey, Drafts, Piece, assemble
-from farsteer.runner.journal import Journal, Payloads
+from farsteer.runner.journal import Journal
 from farsteer.runner.log import SessionLog
 from tests.runner.conftest import SESSION, Bench
-from tests.runner.scripted import Recorder
+from tests.runner.scripted import Recorder, WatchedDisk
 from tests.support.eventually import eventually
 
 STATE = SessionState(id=SESSION, agent="scripted", directory="/")
@@ -95,33 +94,12 @@ def test_what_a_tool_prints_is_no_draft() -> None:
 # -- how it is written
 
 
-class CountingDisk(Journal):
-    def __init__(self, journal: Journal) -> None:
-        self._inner = journal
-        self.spin = asyncio.Event()
-        self.spin.set()
-        self.appends = 0
-
-    async def append(
-        self,
-        state: SessionState,
-        items: Sequence[Item],
-        settled: Sequence[str] = (),
-        payloads: Payloads | None = None,
-        drafts: Sequence[Piece] = (),
-        finished: Sequence[DraftKey] = (),
-    ) -> None:
-        self.appends += 1
-        await self.spin.wait()
-        await self._inner.append(state, items, settled, payloads, drafts, finished)
-
-
 class Desk:
     """A log inside a turn."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.disk = CountingDisk(journal)
+        self.disk = WatchedDisk(journal, spins=True)
         self.out = Recorder()
         self.log = SessionLog(STATE, self.disk, self.out)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,37 +11,13 @@ import pytest
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.link.messages import Item
-from farsteer.runner.drafts import DraftKey, Piece
-from farsteer.runner.journal import Journal, Payloads
+from farsteer.runner.journal import Journal
 from farsteer.runner.log import CONFIRMED_WITHIN, SessionLog
 from tests.runner.conftest import SESSION
-from tests.runner.scripted import Recorder
+from tests.runner.scripted import Recorder, WatchedDisk
 from tests.support.eventually import eventually
 
 STATE = SessionState(id=SESSION, agent="scripted", directory="/")
-
-
-class SlowDisk(Journal):
-    """A journal whose commits begin when the test says so."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._inner = journal
-        self.asked = False
-        self.spin = asyncio.Event()
-
-    async def append(
-        self,
-        state: SessionState,
-        items: Sequence[Item],
-        settled: Sequence[str] = (),
-        payloads: Payloads | None = None,
-        drafts: Sequence[Piece] = (),
-        finished: Sequence[DraftKey] = (),
-    ) -> None:
-        self.asked = True
-        await self.spin.wait()
-        await self._inner.append(state, items, settled, payloads, drafts, finished)
 
 
 @pytest.fixture
@@ -59,7 +35,7 @@ async def saved(journal: Journal) -> list[int]:
 async def test_what_an_agent_says_goes_up_at_once_and_into_the_journal_if_it_is_not_confirmed(
     journal: Journal,
 ) -> None:
-    disk, out = SlowDisk(journal), Recorder()
+    disk, out = WatchedDisk(journal), Recorder()
     log = SessionLog(STATE, disk, out)
     for text in "abc":
         log.add(ev.AgentMessage(message_id=text, text=text))
@@ -93,7 +69,7 @@ async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_
 
 
 async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(journal: Journal) -> None:
-    disk = SlowDisk(journal)
+    disk = WatchedDisk(journal)
     log = SessionLog(STATE, disk, Recorder())
     loop = asyncio.get_running_loop()
     end = loop.time() + 3 * CONFIRMED_WITHIN
@@ -103,7 +79,7 @@ async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(
         # Always one on its way, none of them old.
         await asyncio.sleep(CONFIRMED_WITHIN / 10)
         log.confirmed(log.state.seq)
-    assert not disk.asked
+    assert disk.appends == 0
     disk.spin.set()
     await log.close()
 
@@ -131,7 +107,7 @@ async def test_unconfirmed_output_is_bounded(journal: Journal) -> None:
 async def test_what_decides_the_next_step_is_in_the_journal_first(
     journal: Journal, event: ev.SessionEvent
 ) -> None:
-    disk, out = SlowDisk(journal), Recorder()
+    disk, out = WatchedDisk(journal), Recorder()
     log = SessionLog(STATE, disk, out)
     log.add(event)
     log.add(ev.AgentMessage(message_id="m", text="hi"))

@@ -101,6 +101,8 @@ def _marked(queue: Queue, item_id: str, state: ItemState) -> Queue:
 
 def without_data(item: QueueItem) -> QueueItem:
     """The item as it is shown and logged: its attachments by name, type and size."""
+    if all(one.data is None for one in item.attachments):
+        return item
     noted = tuple(msgspec.structs.replace(one, data=None) for one in item.attachments)
     return msgspec.structs.replace(item, attachments=noted)
 

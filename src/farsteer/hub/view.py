@@ -8,7 +8,7 @@ import msgspec
 
 from farsteer.core.api import ForkedFrom, SessionView
 from farsteer.core.events import SessionStatus
-from farsteer.core.queue import Queue, QueueItem
+from farsteer.core.queue import Queue, QueueItem, without_data
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
 
@@ -101,14 +101,6 @@ def bare(state: SessionState) -> SessionState:
     """The state as we keep it: the runner has the attachments of queued messages."""
     queue = tuple(map(without_data, state.queue))
     return state if queue == state.queue else msgspec.structs.replace(state, queue=queue)
-
-
-def without_data(item: QueueItem) -> QueueItem:
-    """The item as it is shown: attachments by name, type and size."""
-    if not any(attachment.data for attachment in item.attachments):
-        return item
-    bare = tuple(msgspec.structs.replace(attachment, data=None) for attachment in item.attachments)
-    return msgspec.structs.replace(item, attachments=bare)
 
 
 def status_fields(status: SessionStatus) -> dict[str, object]:

@@ -8,12 +8,12 @@ import msgspec
 
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState, QueueItem
+from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.store.base import Accepted, Hurried
 from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import joined_queue, partial, without_data
+from farsteer.hub.view import joined_queue, partial
 
 _OPEN = "state IN ('accepted', 'queued', 'handed_over')"
 
