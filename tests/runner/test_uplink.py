@@ -131,6 +131,17 @@ async def test_events_go_up_in_order_with_the_state_after_them(station: Station)
     assert peer.seqs == [1, 2, 3, 4, 5]
 
 
+async def test_a_journal_that_is_closed_ends_the_link_and_is_no_failure_of_its_own(station: Station) -> None:
+    peer = await station.hub.welcome()
+    await station.write(1)
+    await peer.until_seq(1)
+    await station.journal.close()
+    await peer.ack(1)
+    with pytest.raises(LinkClosed):
+        await peer.until_seq(2)
+    assert not station.uplink.connected.is_set()
+
+
 async def test_the_journal_forgets_only_what_the_hub_confirmed(station: Station) -> None:
     peer = await station.hub.welcome()
     await station.write(5)

@@ -92,7 +92,7 @@ class Uplink:
                 tasks.create_task(self._confirm())
                 tasks.create_task(ear.watch())
                 await self._receive_all(ear, transport, tasks)
-        except* (LinkClosed, OSError, sqlite3.Error) as group:
+        except* (LinkClosed, OSError, sqlite3.Error, FarsteerError) as group:
             _log.warning("the link to the hub is down: %s", group.exceptions[0] or "closed")
         finally:
             self.connected.clear()
