@@ -42,7 +42,7 @@ RUN_SECONDS = 60.0
 """No run takes longer: what is missing by then is reported as missing."""
 
 FULL = Scale(
-    rounds=3,
+    rounds=5,
     burst={1: 8000, 10: 4000, 50: 2000, 200: 1000},
     paced_rounds=5,
     paced_seconds=4.0,
