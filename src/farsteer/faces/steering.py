@@ -12,7 +12,7 @@ from farsteer.client.failure import failure
 from farsteer.client.live import Gap, LiveEvent, read_event
 from farsteer.core import api
 from farsteer.core.approvals import Answer, Outcome
-from farsteer.core.events import Entry, decode_entries, decode_entry
+from farsteer.core.events import Entry, decode_entries
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.hub import Caller, Hub
@@ -77,13 +77,8 @@ class HubSteering:
     async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
         while True:
             body = await self._hub.sessions.messages(self._caller, session_id, limit=_PAGE, after_seq=after)
-            try:
-                found = msgspec.json.decode(body, type=api.MessagesResponse)
-                entries = found.messages
-            except msgspec.ValidationError:
-                found = msgspec.json.decode(body, type=_Messages)
-                entries = [decode_entry(bytes(raw)) for raw in found.messages]
-            for entry in entries:
+            found = msgspec.json.decode(body, type=_Messages)
+            for entry in decode_entries([bytes(raw) for raw in found.messages]):
                 yield entry
             if not found.page.has_more or found.page.next_after_seq is None:
                 return

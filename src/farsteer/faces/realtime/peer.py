@@ -57,8 +57,8 @@ class Peer:
         self._look()
 
     def send(self, batch: Batch) -> None:
-        websocket = self._websocket
-        if websocket is not None and self._queue.idle and self.socket.upgraded:
+        websocket = self._free
+        if websocket is not None:
             websocket.write(batch.encoded(websocket_frames))
         else:
             self.put(*batch.encoded(engine_packets))
@@ -116,6 +116,11 @@ class Peer:
         else:
             self.leave_within(self._limits.grace)
 
+    @property
+    def _free(self) -> WebSocketConnection | None:
+        """The websocket, while nothing in the queue comes before what is written to it."""
+        return self._websocket if self._queue.idle and self.socket.upgraded else None
+
     def _flow(self) -> None:
         self._look()
         if not self.behind:
@@ -123,11 +128,8 @@ class Peer:
 
     def _look(self) -> None:
         if self._on_direct is not None:
-            websocket = self._websocket
-            if websocket is not None and websocket.open and self._queue.idle and self.socket.upgraded:
-                self._on_direct(websocket.transport.write)
-            else:
-                self._on_direct(None)
+            websocket = self._free
+            self._on_direct(websocket.transport.write if websocket is not None and websocket.open else None)
 
     def _writable(self) -> None:
         if self.on_writable is not None:
