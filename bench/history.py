@@ -19,11 +19,11 @@ from farsteer.core.events import AgentMessage, Entry, Role, SessionStatus
 from farsteer.core.ids import DEFAULT_NAMESPACE
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
-from farsteer.db.home import prepare_home
 from farsteer.hub import Hub
 from farsteer.hub.feed import Feed
 from farsteer.hub.store.sqlite import SqliteStore
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
+from farsteer.storage.home import prepare_home
 
 BATCH = 1000
 PAGE = 100
@@ -81,10 +81,10 @@ async def fill(home: Path, messages: int) -> tuple[str, float]:
         await store.close()
 
 
-def _item(seq: int) -> Item:
+def _item(seq: int) -> EncodedEntry:
     content = AgentMessage(message_id=f"m1.{seq}", text=wire.text(seq))
     entry = Entry(id=str(uuid4()), seq=seq, role=Role.AGENT, created_at=1_794_796_202_376, content=content)
-    return Item(seq, "agent_message", msgspec.Raw(encode(entry)))
+    return EncodedEntry(seq, "agent_message", msgspec.Raw(encode(entry)))
 
 
 async def _inside(home: Path, session: str, messages: int) -> Timing:

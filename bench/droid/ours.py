@@ -9,10 +9,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from farsteer.agents.base import Fragment, LaunchPlan, Output, Prompt, TurnEnded
+from farsteer.agents.base import DeltaEmitted, LaunchPlan, Output, Prompt, TurnEnded
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.ids import new_id
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 
 
 class Counter:
@@ -24,7 +24,7 @@ class Counter:
 
     async def put(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
-            if isinstance(output, Fragment):
+            if isinstance(output, DeltaEmitted):
                 self.characters += len(output.delta.text)
             elif isinstance(output, TurnEnded):
                 self.ended.set()
@@ -37,7 +37,7 @@ async def read(program: str, count: int) -> tuple[int, float]:
             session_id=new_id(),
             directory=folder,
             generation=1,
-            decision=LaunchDecision(start=Start.CREATE),
+            decision=LaunchDecision(start=LaunchMode.CREATE),
             environment={**os.environ, "HOME": folder},
             state_dir=folder,
         )

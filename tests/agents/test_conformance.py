@@ -10,17 +10,17 @@ import pytest
 
 from farsteer.agents.base import (
     Adapter,
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
     Exited,
-    Fragment,
     Launch,
     LaunchPlan,
     Output,
     Prompt,
-    Said,
     Sink,
     TurnEnded,
-    Withdrawn,
 )
 from farsteer.agents.conformance import AdapterConformance, Script
 from farsteer.agents.conformance.audit import audit
@@ -28,9 +28,9 @@ from farsteer.agents.demo.adapter import ARGV, DemoAdapter
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.capabilities import Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.events import AgentMessage, Delta, DeltaKind, FilesRestored, SessionEvent, TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.session import StoredConversation
 
 
 class ModestLaunch(DemoLaunch):
@@ -59,10 +59,12 @@ class ModestAdapter(DemoAdapter):
         self.check(plan)
         return await ModestLaunch.start(ARGV, plan, sink)
 
-    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+    async def conversations(
+        self, state_dir: str, directory: str | None, limit: int
+    ) -> list[StoredConversation]:
         return await Adapter.conversations(self, state_dir, directory, limit)
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
         return await Adapter.history(self, native_id, state_dir)
 
 
@@ -78,19 +80,19 @@ class TestModest(AdapterConformance):
 
 END = TurnEnded(turn_id="t", reason=TurnEndReason.END_TURN)
 GONE = Exited(exit_code=0, reason="stopped")
-ASKED = Asked(Approval(id="a", kind=ApprovalKind.PLAN, title="?", created_at=1))
+ASKED = ApprovalAsked(Approval(id="a", kind=ApprovalKind.PLAN, title="?", created_at=1))
 
 
 def said(text: str) -> Output:
-    return Said(AgentMessage(message_id="m", text=text))
+    return EventEmitted(AgentMessage(message_id="m", text=text))
 
 
 def streamed(text: str, offset: int) -> Output:
-    return Fragment(Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=offset))
+    return DeltaEmitted(Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=offset))
 
 
 def test_the_audit_accepts_what_is_right() -> None:
-    audit([streamed("a", 0), streamed("b", 1), said("ab"), ASKED, Withdrawn("a"), END, GONE], ["t"])
+    audit([streamed("a", 0), streamed("b", 1), said("ab"), ASKED, ApprovalWithdrawn("a"), END, GONE], ["t"])
 
 
 def test_the_audit_accepts_that_an_agent_begins_a_message_anew() -> None:
@@ -112,7 +114,7 @@ def test_the_audit_accepts_that_an_agent_begins_a_message_anew() -> None:
         ([said("a"), said("a"), END, GONE], "said twice"),
         ([said("a"), streamed("b", 0), END, GONE], "after the whole"),
         ([ASKED, ASKED, END, GONE], "asked twice"),
-        ([Withdrawn("a"), END, GONE], "never asked"),
+        ([ApprovalWithdrawn("a"), END, GONE], "never asked"),
     ],
     ids=range(13),
 )
@@ -137,7 +139,7 @@ def _twice(output: Output) -> Sequence[Output]:
 
 
 def _silent(output: Output) -> Sequence[Output]:
-    return [] if isinstance(output, Said) else [output]
+    return [] if isinstance(output, EventEmitted) else [output]
 
 
 @pytest.mark.parametrize("spoil", [_twice, _silent])

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from farsteer.agents.base import Asked, Fragment, Output, Said, TurnEnded, Withdrawn
+from farsteer.agents.base import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
+    Output,
+    TurnEnded,
+)
 from farsteer.agents.turns import Turns
 from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.errors import Conflict
@@ -33,7 +40,7 @@ def turns() -> Turns:
 
 
 def fragment(text: str, offset: int, message: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Output:
-    return Fragment(Delta(message_id=message, kind=kind, text=text, offset=offset))
+    return DeltaEmitted(Delta(message_id=message, kind=kind, text=text, offset=offset))
 
 
 def test_fragments_of_a_batch_merge_and_offsets_count_characters(turns: Turns) -> None:
@@ -42,7 +49,7 @@ def test_fragments_of_a_batch_merge_and_offsets_count_characters(turns: Turns) -
     assert turns.take() == [fragment("abc🎉", 0)]
     turns.delta(DeltaKind.MESSAGE, "m", "d")
     turns.message("m", "abc🎉d")
-    assert turns.take() == [fragment("d", 4), Said(AgentMessage(message_id="m", text="abc🎉d"))]
+    assert turns.take() == [fragment("d", 4), EventEmitted(AgentMessage(message_id="m", text="abc🎉d"))]
 
 
 def test_interleaved_messages_keep_their_order_and_their_offsets(turns: Turns) -> None:
@@ -76,10 +83,12 @@ def test_what_is_open_is_closed_before_the_end(turns: Turns) -> None:
     turns.take()
     turns.end(TurnEndReason.END_TURN)
     assert turns.take() == [
-        Said(AgentThought(message_id="h", text="hm", partial=True)),
-        Said(AgentMessage(message_id="m", text="half", partial=True)),
-        Said(ToolCallUpdate(tool_call_id="c", status=ToolStatus.FAILED, content=(TextBlock(text="out"),))),
-        Withdrawn(approval_id="a"),
+        EventEmitted(AgentThought(message_id="h", text="hm", partial=True)),
+        EventEmitted(AgentMessage(message_id="m", text="half", partial=True)),
+        EventEmitted(
+            ToolCallUpdate(tool_call_id="c", status=ToolStatus.FAILED, content=(TextBlock(text="out"),))
+        ),
+        ApprovalWithdrawn(approval_id="a"),
         END,
     ]
 
@@ -98,7 +107,7 @@ def test_a_repeated_message_and_its_late_fragments_are_dropped(turns: Turns) -> 
     turns.message("m", "once")
     turns.message("m", "once")
     turns.delta(DeltaKind.MESSAGE, "m", "once")
-    assert turns.take() == [Said(AgentMessage(message_id="m", text="once"))]
+    assert turns.take() == [EventEmitted(AgentMessage(message_id="m", text="once"))]
 
 
 def test_memory_of_a_flood_is_bounded_and_still_notices_a_repetition(turns: Turns) -> None:
@@ -106,7 +115,7 @@ def test_memory_of_a_flood_is_bounded_and_still_notices_a_repetition(turns: Turn
         turns.message(f"m{n}", "x")
     turns.message("m9999", "x")
     assert len(turns.take()) == 10_000
-    assert len(turns._finished) + len(turns._finished_before) <= 1024
+    assert len(turns._finished) <= 1024
 
 
 def test_an_endless_message_goes_out_live_and_is_not_kept(
@@ -117,7 +126,7 @@ def test_an_endless_message_goes_out_live_and_is_not_kept(
         turns.delta(DeltaKind.MESSAGE, "m", "12345")
         turns.take()
     turns.end(TurnEndReason.END_TURN)
-    assert turns.take() == [Said(AgentMessage(message_id="m", text="1234512345", partial=True)), END]
+    assert turns.take() == [EventEmitted(AgentMessage(message_id="m", text="1234512345", partial=True)), END]
 
 
 def test_an_approval_is_answered_while_it_is_open(turns: Turns) -> None:
@@ -127,7 +136,7 @@ def test_an_approval_is_answered_while_it_is_open(turns: Turns) -> None:
     with pytest.raises(Conflict):
         turns.answered("a")
     turns.withdraw("a")
-    assert turns.take() == [Asked(approval)]
+    assert turns.take() == [ApprovalAsked(approval)]
 
 
 def test_an_abandoned_turn_has_no_end(turns: Turns) -> None:
@@ -139,6 +148,6 @@ def test_an_abandoned_turn_has_no_end(turns: Turns) -> None:
 def test_a_notice_is_short(turns: Turns) -> None:
     turns.notice("x" * 10_000, "agent_protocol")
     (said,) = turns.take()
-    assert isinstance(said, Said)
+    assert isinstance(said, EventEmitted)
     assert isinstance(said.event, Notice)
     assert len(said.event.text) == 500

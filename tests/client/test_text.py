@@ -41,5 +41,5 @@ def test_memory_is_bounded() -> None:
     for number in range(10_000):
         live.fragment(delta("a", 0, str(number)))
         live.whole(str(number), "a")
-    assert len(live._done) <= 256
+    assert len(live._finished) <= 512
     assert not live._shown

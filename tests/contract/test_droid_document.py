@@ -15,7 +15,7 @@ import pytest
 
 from farsteer.cli.embedded import embedded
 from farsteer.core.ids import is_uuid
-from farsteer.faces.droid_rpc.lobby import Options
+from farsteer.faces.droid.lobby import Options
 from tests.support.droid_client import (
     DroidClient,
     Line,

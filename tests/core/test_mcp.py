@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farsteer.core.api import CreateSession, NewMcpServer
-from farsteer.core.mcp import McpServer, McpTransport, complete, fault
+from farsteer.core.mcp import McpServer, McpTransport, find_fault, restore_secrets
 from farsteer.core.session import SessionSpec
 
 WHOLE = McpServer(name="files", command="/bin/server", args=("s3cret",), env={"KEY": "s3cret"})
@@ -23,10 +23,10 @@ def test_nothing_secret_is_shown_when_it_is_printed() -> None:
 
 
 def test_the_bare_ones_have_a_name_and_nothing_else_and_are_completed_where_they_are_known() -> None:
-    bare = SPEC.bare.mcp_servers
+    bare = SPEC.without_secrets.mcp_servers
     assert bare == (McpServer(name="files"), McpServer(name="web", type=McpTransport.HTTP))
-    assert complete(bare, (WEB, WHOLE)) == (WHOLE, WEB)
-    assert complete(bare, (WEB,)) == (WEB,)
+    assert restore_secrets(bare, (WEB, WHOLE)) == (WHOLE, WEB)
+    assert restore_secrets(bare, (WEB,)) == (WEB,)
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_the_bare_ones_have_a_name_and_nothing_else_and_are_completed_where_they
     ],
 )
 def test_what_cannot_be_used_is_named(servers: tuple[McpServer, ...]) -> None:
-    assert fault(servers) is not None
-    assert fault((WHOLE, WEB)) is None
+    assert find_fault(servers) is not None
+    assert find_fault((WHOLE, WEB)) is None

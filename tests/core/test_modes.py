@@ -1,6 +1,6 @@
 import pytest
 
-from farsteer.core.modes import PermissionMode, ToolKind, requested_mode, verdict
+from farsteer.core.modes import PermissionMode, ToolKind, requested_mode, tool_permission
 
 KINDS = (ToolKind.READ, ToolKind.EDIT, ToolKind.EXECUTE, ToolKind.DELETE)
 
@@ -18,11 +18,11 @@ KINDS = (ToolKind.READ, ToolKind.EDIT, ToolKind.EXECUTE, ToolKind.DELETE)
     ],
 )
 def test_what_each_mode_lets_an_agent_read_edit_execute_and_delete(mode: str, verdicts: str) -> None:
-    assert " ".join(verdict(PermissionMode(mode), kind) for kind in KINDS) == verdicts
+    assert " ".join(tool_permission(PermissionMode(mode), kind) for kind in KINDS) == verdicts
 
 
 def test_a_tool_of_unknown_kind_is_asked_about_or_refused_unless_everything_is_allowed() -> None:
-    free = {mode.value for mode in PermissionMode if verdict(mode, ToolKind.OTHER) == "allow"}
+    free = {mode.value for mode in PermissionMode if tool_permission(mode, ToolKind.OTHER) == "allow"}
     assert free == {"yolo", "bypassPermissions"}
 
 

@@ -8,12 +8,12 @@ from farsteer.core.queue import (
     ItemState,
     QueueItem,
     enqueue,
-    hand_over,
-    hurry,
+    find_waiting,
+    mark_handed_over,
+    mark_queued,
+    move_to_front,
     next_item,
-    put_back,
-    settle,
-    waiting,
+    remove,
 )
 
 
@@ -36,32 +36,32 @@ def test_a_full_queue_refuses_and_changes_nothing() -> None:
 def test_the_first_that_waits_is_next() -> None:
     queue = enqueue(enqueue((), item("a")), item("b"))
     assert next_item(queue) == queue[0]
-    assert next_item(hand_over(queue, "a")) == queue[1]
+    assert next_item(mark_handed_over(queue, "a")) == queue[1]
     assert next_item(()) is None
 
 
 def test_cancel_is_real_or_refused() -> None:
-    queue = hand_over(enqueue(enqueue((), item("a")), item("b")), "a")
-    assert waiting(queue, "b").id == "b"
+    queue = mark_handed_over(enqueue(enqueue((), item("a")), item("b")), "a")
+    assert find_waiting(queue, "b").id == "b"
     with pytest.raises(Conflict) as refused:
-        waiting(queue, "a")
+        find_waiting(queue, "a")
     assert refused.value.code is ErrorCode.NOT_CANCELLABLE
     with pytest.raises(NotFound):
-        waiting(queue, "gone")
-    assert waiting(put_back(queue, "a"), "a").state is ItemState.QUEUED
+        find_waiting(queue, "gone")
+    assert find_waiting(mark_queued(queue, "a"), "a").state is ItemState.QUEUED
 
 
 def test_what_is_urgent_goes_first_but_never_before_what_the_agent_has() -> None:
-    queue = hand_over(enqueue(enqueue((), item("a")), item("b")), "a")
+    queue = mark_handed_over(enqueue(enqueue((), item("a")), item("b")), "a")
     urgent = msgspec.structs.replace(item("c"), delivery=Delivery.NOW)
     assert [i.id for i in enqueue(queue, urgent)] == ["a", "c", "b"]
-    assert [i.id for i in hurry(enqueue(queue, item("d")), "d")] == ["a", "d", "b"]
+    assert [i.id for i in move_to_front(enqueue(queue, item("d")), "d")] == ["a", "d", "b"]
 
 
 def test_a_settled_item_leaves_the_queue() -> None:
     queue = enqueue(enqueue((), item("a")), item("b"))
-    assert [i.id for i in settle(queue, "a")] == ["b"]
-    assert settle(queue, "gone") == queue
+    assert [i.id for i in remove(queue, "a")] == ["b"]
+    assert remove(queue, "gone") == queue
 
 
 @pytest.mark.parametrize("state", list(ItemState))

@@ -7,7 +7,7 @@ from farsteer.core.approvals import Approval, ApprovalKind, Outcome
 from farsteer.core.events import SessionEvent, SessionStatus, TurnEndReason
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import ItemState, QueueItem
-from farsteer.core.session import SessionState, apply, leaving
+from farsteer.core.session import SessionState, add_abandoned, apply
 
 START = SessionState(id="s", agent="demo", directory="/tmp")
 ITEM = QueueItem(id="i", text="do it", created_at=1)
@@ -104,10 +104,10 @@ def test_a_state_survives_its_encoding() -> None:
 
 def test_every_name_a_conversation_had_is_remembered_once_and_not_for_ever() -> None:
     state = SessionState(id="s", agent="a", directory="/", native_id="one")
-    assert leaving(state, "one") == ()
-    assert leaving(state, "two") == ("one", "two")
+    assert add_abandoned(state, "one") == ()
+    assert add_abandoned(state, "two") == ("one", "two")
     state = msgspec.structs.replace(state, left_behind=("one", "two"))
-    assert leaving(state, "two") == ("one", "two")
+    assert add_abandoned(state, "two") == ("one", "two")
     state = msgspec.structs.replace(state, left_behind=tuple(map(str, range(100))))
-    assert leaving(state, "new")[-2:] == ("one", "new")
-    assert len(leaving(state, "new")) == 100
+    assert add_abandoned(state, "new")[-2:] == ("one", "new")
+    assert len(add_abandoned(state, "new")) == 100

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from farsteer.faces.droid_rpc.methods import METHODS
+from farsteer.faces.droid.methods import METHODS
 from tests.support.droid_client import note_of, text_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "droid.md").read_text()

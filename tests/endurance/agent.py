@@ -15,25 +15,25 @@ from typing import ClassVar
 
 from farsteer.agents.base import (
     Adapter,
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
     Exited,
-    Fragment,
     Launch,
     LaunchPlan,
     Output,
     Prompt,
     Registered,
-    Said,
     Sink,
     TurnEnded,
-    Withdrawn,
 )
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, ToolStatus, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode, ToolKind
 from tests.endurance.clock import outside
 
@@ -124,9 +124,9 @@ class RandomLaunch(Launch):
     async def open(self) -> None:
         plan, store = self.plan, self._memory.conversations
         kept = store.get(self._native_id, [])
-        if plan.decision.start is Start.CREATE and kept:
+        if plan.decision.start is LaunchMode.CREATE and kept:
             raise AgentError("it is in use", code=ErrorCode.CONVERSATION_IN_USE)
-        if plan.decision.start is Start.RESUME and not kept:
+        if plan.decision.start is LaunchMode.RESUME and not kept:
             raise AgentError("there is none", code=ErrorCode.CONVERSATION_MISSING)
         if plan.cut_at is not None:
             at = [record.anchor for record in kept]
@@ -147,7 +147,7 @@ class RandomLaunch(Launch):
             case "dead":
                 self.kill(1, "it ended right after it was ready")
             case "speaks":
-                self._say(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.Command(name="x"),)))
+                self._say(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.SlashCommand(name="x"),)))
             case _:
                 await asyncio.sleep(0.05)
         if kept:
@@ -163,14 +163,14 @@ class RandomLaunch(Launch):
             last.append(TurnEnded(turn_id=self._turn, reason=how, error=reason))
         await self._sink.put([*last, Exited(exit_code=code, reason=reason)])
         # What a dead launch says counts for nothing.
-        await self._sink.put([Said(event=ev.Notice(text="ghost"))])
+        await self._sink.put([EventEmitted(event=ev.Notice(text="ghost"))])
 
     def _write(self, *outputs: Output) -> None:
         if not self._gone.done():
             self._pipe.put_nowait([*outputs])
 
     def _say(self, *events: ev.SessionEvent) -> None:
-        self._write(*(Said(event=event) for event in events))
+        self._write(*(EventEmitted(event=event) for event in events))
 
     def _register(self) -> None:
         if not self._registered:
@@ -394,7 +394,7 @@ class RandomLaunch(Launch):
                 await self._pause(0.01)
             case "fragment":
                 delta = ev.Delta(message_id=name, kind=ev.DeltaKind.MESSAGE, text="some")
-                self._write(Fragment(delta=delta), Fragment(delta=delta))
+                self._write(DeltaEmitted(delta=delta), DeltaEmitted(delta=delta))
             case "tool":
                 tool = ev.ToolCall(
                     tool_call_id=name, title="work", tool_kind=ToolKind.EXECUTE, status=ToolStatus.PENDING,
@@ -413,7 +413,7 @@ class RandomLaunch(Launch):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(0.5):
                         await self._ask(name)
-                self._write(Withdrawn(approval_id=name))
+                self._write(ApprovalWithdrawn(approval_id=name))
             case "long":
                 await self._pause(700)
             case "usage":
@@ -440,7 +440,7 @@ class RandomLaunch(Launch):
         approval = Approval(
             id=name, kind=ApprovalKind.PERMISSION, title="may I?", created_at=0, turn_id=self._turn, options=options
         )  # fmt: skip
-        self._write(Asked(approval=approval))
+        self._write(ApprovalAsked(approval=approval))
         interrupted = asyncio.create_task(self._interrupted.wait())
         try:
             await asyncio.wait((answered, interrupted), return_when=asyncio.FIRST_COMPLETED)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from farsteer.core.errors import Unavailable
-from farsteer.db.connection import connect
-from farsteer.db.migrations import Migration, migrate
-from farsteer.db.readers import Readers
-from farsteer.db.writer import MAX_WAITING, Writer
+from farsteer.storage.connection import connect
+from farsteer.storage.migrations import Migration, migrate
+from farsteer.storage.readers import Readers
+from farsteer.storage.writer import MAX_WAITING, Writer
 
 T = TypeVar("T")
 

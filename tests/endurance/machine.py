@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery
@@ -118,7 +118,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(pause=pauses)
     def interrupt(self, pause: Pause) -> None:
-        self.world.command(do.Abort())
+        self.world.command(commands.Abort())
         self.go_on(pause)
 
     @precondition(lambda self: self.world.ledger.asked)
@@ -137,22 +137,22 @@ class SessionMachine(RuleBasedStateMachine):
         pause=pauses,
     )
     def configure(self, mode: Any, model: Any, effort: Any, pause: Pause) -> None:
-        self.world.command(do.Configure(permission_mode=mode, model=model, effort=effort))
+        self.world.command(commands.Configure(permission_mode=mode, model=model, effort=effort))
         self.go_on(pause)
 
     @rule(pause=pauses)
     def stop(self, pause: Pause) -> None:
-        self.world.command(do.Stop())
+        self.world.command(commands.Stop())
         self.go_on(pause)
 
     @rule(pause=pauses)
     def resume(self, pause: Pause) -> None:
-        self.world.command(do.Resume())
+        self.world.command(commands.Resume())
         self.go_on(pause)
 
     @rule(pause=pauses)
     def warm(self, pause: Pause) -> None:
-        self.world.command(do.Warm())
+        self.world.command(commands.Prewarm())
         self.go_on(pause)
 
     @rule(back=st.integers(0, 3), files=st.booleans(), pause=pauses)

@@ -14,7 +14,7 @@ from unittest import mock
 
 import psutil
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.modes import PermissionMode
@@ -111,9 +111,18 @@ class Driver:
 
     def command(self) -> None:
         modes = (PermissionMode.DEFAULT, PermissionMode.ACCEPT_EDITS, PermissionMode.PLAN)
-        configure = do.Configure(permission_mode=self._chance.choice(modes))
+        configure = commands.Configure(permission_mode=self._chance.choice(modes))
         self.world.command(
-            self._chance.choice((do.Abort(), do.Abort(), do.Stop(), do.Resume(), do.Warm(), configure))
+            self._chance.choice(
+                (
+                    commands.Abort(),
+                    commands.Abort(),
+                    commands.Stop(),
+                    commands.Resume(),
+                    commands.Prewarm(),
+                    configure,
+                )
+            )
         )
 
     def rewind(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from unittest import mock
 
 from farsteer.agents import registry
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.api import CreateSession, RewindSession, SendMessage, SessionCreated
 from farsteer.core.approvals import Answer
@@ -22,7 +22,7 @@ from farsteer.core.session import SessionState
 from farsteer.core.wire import decode
 from farsteer.hub import Hub
 from farsteer.hub.caller import ALL_SCOPES, Caller
-from farsteer.link.messages import Item, ToHub, ToRunner
+from farsteer.link.messages import EncodedEntry, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.context import Limits
 from farsteer.runner.runner import Runner
@@ -201,7 +201,7 @@ class World:
         task = self._hub_life.spawn(asked())
         self.calls.add(task)
 
-    def command(self, command: do.Command) -> None:
+    def command(self, command: commands.Command) -> None:
         async def call(hub: Hub) -> None:
             row = await hub.store.session("default", self.session)
             await hub.machines.call("default", row.machine_id, self.session, command)
@@ -306,12 +306,12 @@ class World:
                 waiting = [id for id, state in self.item_states().items() if not state.final]
                 if not waiting and not self.calls and self.ledger.state.turn_id is None:
                     break
-                self.command(do.Abort())
+                self.command(commands.Abort())
         self.ledger.at_rest()
         self.ledger.agrees_with(self.hub_state())
 
     async def _stop(self) -> None:
-        self.command(do.Stop())
+        self.command(commands.Stop())
         async with asyncio.timeout(60):
             while self.calls:
                 await asyncio.sleep(self.moment / 10)
@@ -390,7 +390,7 @@ class _Publications:
         self._last: dict[str, int] = {}
         lanes.publish = self.publish
 
-    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None:
+    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None:
         for item in items:
             last = self._last.get(state.id)
             assert last is None or item.seq == last + 1, f"published {item.seq} after {last}"

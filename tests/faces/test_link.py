@@ -13,12 +13,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import Unauthorized
 from farsteer.core.ids import new_id
-from farsteer.faces import goodbye
-from farsteer.faces.link import WebSocketTransport
+from farsteer.faces.link import HubWebSocketTransport
 from farsteer.link.messages import MAX_FRAME, PROTOCOL, Ack, Hello, Ping, Pong, Refused, Welcome
 from farsteer.link.transport import LinkClosed
 from farsteer.link.websocket import connect
 from farsteer.runner.runner import Runner
+from farsteer.server import websocket
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
@@ -180,7 +180,7 @@ async def drained(socket: ClientConnection) -> None:
 async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = asyncio.Event()
 
-    async def flood(transport: WebSocketTransport, *_: object, **__: object) -> None:
+    async def flood(transport: HubWebSocketTransport, *_: object, **__: object) -> None:
         try:
             async with asyncio.timeout(0.5):
                 while True:
@@ -190,7 +190,7 @@ async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch:
             ended.set()
 
     monkeypatch.setattr(stack.hub.link, "serve", flood)
-    monkeypatch.setattr(goodbye, "_CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(websocket, "_CLOSE_SECONDS", 0.2)
     headers = {"Authorization": f"Bearer {OWNER}"}
     address = stack.url.replace("http", "ws") + "/link"
     async with (

@@ -24,7 +24,7 @@ HUB_STEPS = (
     "farsteer.hub.machines:Machines.call",
     "farsteer.hub.runner_link:RunnerLink._send",
     "farsteer.hub.runner_link:RunnerLink._settle",
-    "farsteer.db.writer:Writer._commit",
+    "farsteer.storage.writer:Writer._commit",
 )
 RUNNER_STEPS = (
     "farsteer.runner.runner:Runner.handle",
@@ -35,9 +35,9 @@ RUNNER_STEPS = (
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
     "farsteer.agents.demo.launch:DemoLaunch._hear",
-    "farsteer.link.websocket:WebSocketTransport.send",
-    "farsteer.link.websocket:WebSocketTransport.receive",
-    "farsteer.db.writer:Writer._commit",
+    "farsteer.link.websocket:RunnerWebSocketTransport.send",
+    "farsteer.link.websocket:RunnerWebSocketTransport.receive",
+    "farsteer.storage.writer:Writer._commit",
 )
 AGENT_STEPS = (
     "farsteer.runner.turns:TurnDesk.deliver",

@@ -26,9 +26,9 @@ from farsteer.link.messages import (
     Ack,
     Call,
     Deltas,
+    EncodedEntry,
     Events,
     Hello,
-    Item,
     LogLine,
     Ping,
     Pong,
@@ -66,15 +66,15 @@ class Log:
 
     def __init__(self, session_id: str, **fields: Any) -> None:
         self.state = SessionState(id=session_id, agent="demo", directory="/work", **fields)
-        self.items: list[Item] = []
+        self.items: list[EncodedEntry] = []
 
-    def add(self, event: SessionEvent) -> Item:
+    def add(self, event: SessionEvent) -> EncodedEntry:
         seq = self.state.seq + 1
         entry = Entry(
             id=f"{self.state.id}:{seq}", seq=seq, role=role_of(event), created_at=seq, content=event
         )
         self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
-        item = Item(seq, str(type(event).__struct_config__.tag), msgspec.Raw(encode(entry)))
+        item = EncodedEntry(seq, str(type(event).__struct_config__.tag), msgspec.Raw(encode(entry)))
         self.items.append(item)
         return item
 

@@ -12,7 +12,7 @@ from farsteer.core.approvals import (
     Outcome,
     Question,
 )
-from farsteer.core.commands import Respond
+from farsteer.core.commands import AnswerApproval
 from farsteer.core.errors import (
     AlreadyAnswered,
     BadRequest,
@@ -67,7 +67,7 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(
     approval = await asks(runner, session_id, permission(new_id()))
     answered = await hub.approvals.answer(ME, session_id, approval, YES)
     assert (answered.ok, answered.outcome, answered.by) == (True, Outcome.APPROVED, "me@example.com")
-    (command,) = runner.commands(Respond)
+    (command,) = runner.commands(AnswerApproval)
     assert command.answer == Answer(outcome=Outcome.APPROVED, option_id="y", by="me@example.com")
     for event_arrived in (False, True):
         if event_arrived:
@@ -78,7 +78,7 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(
         with pytest.raises(AlreadyAnswered) as error:
             await hub.approvals.answer(ME, session_id, approval, Answer(outcome=Outcome.DENIED))
         assert error.value.details == {"outcome": "approved", "by": "me@example.com"}
-    assert len(runner.commands(Respond)) == 1
+    assert len(runner.commands(AnswerApproval)) == 1
     assert (await hub.approvals.inbox(ME)).approvals == []
 
 
@@ -90,7 +90,7 @@ async def test_of_two_at_the_same_moment_one_wins(hub: Hub, runner: ScriptedRunn
         return_exceptions=True,
     )
     assert sorted(type(result).__name__ for result in results) == ["AlreadyAnswered", "ApprovalAnswered"]
-    assert len(runner.commands(Respond)) == 1
+    assert len(runner.commands(AnswerApproval)) == 1
 
 
 async def test_an_answer_that_did_not_arrive_leaves_the_approval_open(
@@ -98,10 +98,10 @@ async def test_an_answer_that_did_not_arrive_leaves_the_approval_open(
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
     monkeypatch.setattr(machines_module, "CALL_SECONDS", 0.05)
-    runner.answers[Respond] = silent
+    runner.answers[AnswerApproval] = silent
     with pytest.raises(Unavailable):
         await hub.approvals.answer(ME, session_id, approval, YES)
-    del runner.answers[Respond]
+    del runner.answers[AnswerApproval]
     assert (await hub.approvals.answer(ME, session_id, approval, YES)).ok
 
 
@@ -109,7 +109,7 @@ async def test_what_the_runner_knows_better_is_passed_on(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
-    runner.answers[Respond] = refuse(AlreadyAnswered("timed out", outcome="timed_out", by=None))
+    runner.answers[AnswerApproval] = refuse(AlreadyAnswered("timed out", outcome="timed_out", by=None))
     with pytest.raises(AlreadyAnswered) as error:
         await hub.approvals.answer(ME, session_id, approval, YES)
     assert error.value.details["outcome"] == "timed_out"
@@ -133,7 +133,7 @@ async def test_an_agent_may_ask_again_under_the_same_id(
     await runner.say(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.APPROVED))
     await runner.say(session_id, ev.ApprovalRequested(approval=permission(approval)))
     assert (await hub.approvals.answer(ME, session_id, approval, Answer(outcome=Outcome.DENIED))).ok
-    assert len(runner.commands(Respond)) == 2
+    assert len(runner.commands(AnswerApproval)) == 2
 
 
 async def test_wrong_answers_are_refused_before_anybody_hears_them(
@@ -158,7 +158,7 @@ async def test_wrong_answers_are_refused_before_anybody_hears_them(
         await hub.approvals.answer(ME, session_id, question.id, YES)
     right = Answer(outcome=Outcome.APPROVED, answers={"q": ["b"]})
     assert (await hub.approvals.answer(ME, session_id, question.id, right)).ok
-    assert [command.answer.answers for command in runner.commands(Respond)] == [{"q": ["b"]}]
+    assert [command.answer.answers for command in runner.commands(AnswerApproval)] == [{"q": ["b"]}]
     with pytest.raises(NotFound):
         await hub.approvals.answer(ME, session_id, new_id(), YES)
 
@@ -189,9 +189,9 @@ async def test_the_answer_of_a_link_that_dies_is_not_counted(hub: Hub) -> None:
         heard.append(call)
         return None
 
-    runner.answers[Respond] = hear
+    runner.answers[AnswerApproval] = hear
     answering = asyncio.create_task(hub.approvals.answer(ME, session_id, approval, YES))
-    await runner.called(Respond)
+    await runner.called(AnswerApproval)
     await runner.disconnect()
     with pytest.raises(MachineOffline):
         await answering

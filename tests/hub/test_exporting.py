@@ -12,7 +12,7 @@ from farsteer.core.errors import NotFound
 from farsteer.core.events import decode_entry
 from farsteer.core.queue import Attachment, QueueItem
 from farsteer.hub import Hub, exporting
-from farsteer.link.messages import Events, Item
+from farsteer.link.messages import EncodedEntry, Events
 from tests.hub.scripted import ScriptedRunner, caller
 from tests.support.eventually import eventually
 
@@ -161,7 +161,9 @@ async def test_an_entry_is_one_line_however_a_runner_wrote_it(
     log = runner.logs[session_id]
     item = log.add(ev.AgentMessage(message_id="1", text="a\nb"))
     spread = json.dumps(json.loads(bytes(item.body)), indent=2).encode()
-    await runner.send(Events(session=session_id, items=[Item(item.seq, item.kind, msgspec.Raw(spread))]))
+    await runner.send(
+        Events(session=session_id, items=[EncodedEntry(item.seq, item.kind, msgspec.Raw(spread))])
+    )
     await runner.until(lambda: runner.acked.get(session_id) == item.seq)
     _, entry = await lines(hub, session_id)
     assert entry["content"]["text"] == "a\nb"

@@ -9,7 +9,7 @@ import pytest
 from farsteer.core import events as ev
 from farsteer.core.api import ImportConversation, SessionCreated, SessionNotCreated
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.commands import Conversations, Create
+from farsteer.core.commands import Create, ListConversations
 from farsteer.core.errors import AgentError, Conflict, Forbidden, MachineOffline, NotCapable, NotFound
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.hub import Hub, Scope
@@ -43,12 +43,12 @@ async def listed(hub: Hub, machine_id: str, agent: str | None = None, limit: int
 async def test_a_machine_is_asked_what_an_agent_has(hub: Hub, runner: ScriptedRunner) -> None:
     session = new_id()
     told = [conversation("b", 2, title="later", sessionId=session), conversation("a", 1)]
-    runner.answers[Conversations] = lambda call: Reply(id=call.id, result=told)
+    runner.answers[ListConversations] = lambda call: Reply(id=call.id, result=told)
     found = await hub.imports.conversations(ME, runner.info.id, agent="demo", directory="/work", limit=7)
     assert [(one.native_id, one.session_id) for one in found.conversations] == [("b", session), ("a", None)]
     (call,) = runner.calls
     assert call.session == ""
-    assert call.command == Conversations(agent="demo", directory="/work", limit=7)
+    assert call.command == ListConversations(agent="demo", directory="/work", limit=7)
 
 
 async def test_with_no_agent_named_all_that_can_tell_are_asked(hub: Hub) -> None:
@@ -56,22 +56,22 @@ async def test_with_no_agent_named_all_that_can_tell_are_asked(hub: Hub) -> None
     async with ScriptedRunner(hub, info=machine(agents=agents)) as runner:
 
         def tell(call: Call) -> Reply:
-            assert isinstance(call.command, Conversations)
+            assert isinstance(call.command, ListConversations)
             at = {"one": 1, "two": 2}[call.command.agent]
             name = call.command.agent
             return Reply(id=call.id, result=[conversation(f"{name}+", at + 2), conversation(name, at)])
 
-        runner.answers[Conversations] = tell
+        runner.answers[ListConversations] = tell
         assert await listed(hub, runner.info.id) == ["two+", "one+", "two", "one"]
         assert await listed(hub, runner.info.id, limit=3) == ["two+", "one+", "two"]
 
 
 async def test_what_a_machine_cannot_tell_is_an_error(hub: Hub, runner: ScriptedRunner) -> None:
     id = runner.info.id
-    runner.answers[Conversations] = refuse(NotCapable("no"))
+    runner.answers[ListConversations] = refuse(NotCapable("no"))
     with pytest.raises(NotCapable):
         await listed(hub, id, "demo")
-    runner.answers[Conversations] = lambda call: Reply(id=call.id, result=[{"odd": 1}])
+    runner.answers[ListConversations] = lambda call: Reply(id=call.id, result=[{"odd": 1}])
     with pytest.raises(AgentError):
         await listed(hub, id, "demo")
     with pytest.raises(NotFound):

@@ -14,7 +14,7 @@ from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from farsteer.hub import machines as machines_module
-from farsteer.link.messages import Events, Hello, Item, Ping
+from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import Audience, Log, ScriptedRunner, caller, machine, silent
@@ -231,7 +231,7 @@ async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None
 async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_nothing(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    garbage = Item(1, "queue_update", msgspec.Raw(b'{"id":1}'))
+    garbage = EncodedEntry(1, "queue_update", msgspec.Raw(b'{"id":1}'))
     await runner.send(Events(session=session_id, items=[garbage]))
     await runner.ended()
     assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
@@ -240,7 +240,7 @@ async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_not
 async def test_what_would_cut_off_every_listener_is_not_passed_on(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    poison = Item(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
+    poison = EncodedEntry(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
     await runner.send(Events(session=session_id, items=[poison]))
     await runner.ended()
     assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []

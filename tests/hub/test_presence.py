@@ -4,7 +4,7 @@ import pytest
 
 from farsteer.core import events as ev
 from farsteer.core.api import Typing
-from farsteer.core.commands import Warm
+from farsteer.core.commands import Prewarm
 from farsteer.core.errors import Conflict, Forbidden, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.hub import Hub, Scope
@@ -37,26 +37,26 @@ async def test_typing_into_a_session_at_rest_warms_it_once_at_a_time(
 ) -> None:
     await hub.presence.typing(ME, session_id, Typing(text="h"))
     await runner.ping()
-    assert runner.commands(Warm) == [], "its process runs"
-    runner.answers[Warm] = silent
+    assert runner.commands(Prewarm) == [], "its process runs"
+    runner.answers[Prewarm] = silent
     await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.STOPPED))
     await hub.presence.typing(ME, session_id, Typing(text=""))
     await runner.ping()
-    assert runner.commands(Warm) == [], "nothing is coming"
+    assert runner.commands(Prewarm) == [], "nothing is coming"
     for text in ("h", "he", "hel"):
         await hub.presence.typing(ME, session_id, Typing(text=text))
-    await runner.called(Warm)
+    await runner.called(Prewarm)
     await runner.ping()
-    assert runner.commands(Warm) == [Warm()]
-    (call,) = [call for call in runner.calls if isinstance(call.command, Warm)]
+    assert runner.commands(Prewarm) == [Prewarm()]
+    (call,) = [call for call in runner.calls if isinstance(call.command, Prewarm)]
     await runner.send(Reply(id=call.id, error=Conflict("no").record()))
     await runner.ping()
     await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.FAILED))
     await hub.presence.typing(ME, session_id, Typing(text="hello"))
-    await runner.called(Warm, 2)
+    await runner.called(Prewarm, 2)
     await runner.disconnect()
     await hub.presence.typing(ME, session_id, Typing(text="hello?"))
-    assert len(runner.commands(Warm)) == 2
+    assert len(runner.commands(Prewarm)) == 2
 
 
 async def test_typing_needs_a_session_of_ones_own_and_a_scope(hub: Hub, session_id: str) -> None:

@@ -19,7 +19,7 @@ from farsteer.core.errors import (
 )
 from farsteer.core.events import FileRestore, FilesRestored
 from farsteer.core.queue import Attachment, Delivery
-from farsteer.core.wire import plain
+from farsteer.core.wire import to_builtins
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import Call, Reply
 from tests.hub.conftest import create
@@ -46,7 +46,7 @@ def rewinds(runner: ScriptedRunner) -> None:
         event = ev.Rewound(first_seq=command.first_seq, files=restored, cut_at=command.cut_at, by=command.by)
         await runner.say(call.session, event, ack=False)
         seq = runner.logs[call.session].state.seq
-        await runner.send(Reply(id=call.id, seq=seq, result=plain(event)))
+        await runner.send(Reply(id=call.id, seq=seq, result=to_builtins(event)))
 
     def answer(call: Call) -> None:
         assert isinstance(call.command, Rewind)

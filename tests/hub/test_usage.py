@@ -18,7 +18,7 @@ from farsteer.hub import Hub
 from farsteer.hub import usage as usage_module
 from farsteer.hub.store import log as log_table
 from farsteer.hub.usage import UsageDesk
-from farsteer.link.messages import Call, Events, Item, Reply
+from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller
 
@@ -40,7 +40,7 @@ async def spend_on(runner: ScriptedRunner, session_id: str, at: int, update: ev.
     log.add(update)
     seq = log.state.seq
     entry = Entry(id=f"{session_id}:{seq}", seq=seq, role=Role.AGENT, created_at=at, content=update)
-    log.items[-1] = Item(seq, "usage_update", msgspec.Raw(encode(entry)))
+    log.items[-1] = EncodedEntry(seq, "usage_update", msgspec.Raw(encode(entry)))
     await runner.send(Events(session=session_id, items=log.items[-1:], state=log.state))
     await runner.until(lambda: runner.acked.get(session_id, 0) >= seq)
 

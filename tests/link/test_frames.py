@@ -11,9 +11,9 @@ from farsteer.link import frames
 from farsteer.link.messages import (
     Ack,
     Call,
+    EncodedEntry,
     Events,
     Hello,
-    Item,
     Ping,
     Pong,
     Refused,
@@ -31,14 +31,14 @@ ITEM = QueueItem(id="i", text="hello", created_at=1)
     "message",
     [
         Hello(machine=MachineInfo(id="m", host="h", platform="linux", version="1"), sessions={"s": 3}),
-        Events(session="s", items=[Item(seq=1, kind="notice", body=msgspec.Raw(b'{"seq":1}'))]),
+        Events(session="s", items=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(b'{"seq":1}'))]),
         Reply(id=7, error=ErrorRecord(code=ErrorCode.AGENT_DIED, message="gone", status=422)),
         Ping(),
     ],
     ids=lambda message: type(message).__name__,
 )
 def test_what_a_runner_writes_the_hub_reads(message: ToHub) -> None:
-    assert frames.read_at_hub(frames.write(message)) == message
+    assert frames.decode_at_hub(frames.encode_frame(message)) == message
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,16 @@ def test_what_a_runner_writes_the_hub_reads(message: ToHub) -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_what_the_hub_writes_a_runner_reads(message: ToRunner) -> None:
-    assert frames.read_at_runner(frames.write(message)) == message
+    assert frames.decode_at_runner(frames.encode_frame(message)) == message
 
 
 def test_an_event_travels_as_the_bytes_it_was_encoded_to() -> None:
     body = b'{"seq":1,  "text":"\xc3\xa9"}'
-    frame = frames.write(Events(session="s", items=[Item(seq=1, kind="notice", body=msgspec.Raw(body))]))
+    frame = frames.encode_frame(
+        Events(session="s", items=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(body))])
+    )
     assert body in frame
-    read = frames.read_at_hub(frame)
+    read = frames.decode_at_hub(frame)
     assert isinstance(read, Events)
     assert bytes(read.items[0].body) == body
 
@@ -71,17 +73,17 @@ def test_an_event_travels_as_the_bytes_it_was_encoded_to() -> None:
 )
 def test_garbage_ends_the_link(garbage: bytes | str) -> None:
     with pytest.raises(LinkClosed):
-        frames.read_at_hub(garbage)
+        frames.decode_at_hub(garbage)
 
 
 def test_deep_nesting_ends_the_link() -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
     frame = b'{"t":"reply","id":1,"error":{"code":"internal","message":"","details":{"a":' + deep + b"}}}"
     with pytest.raises(LinkClosed):
-        frames.read_at_hub(frame)
+        frames.decode_at_hub(frame)
 
 
 def test_a_frame_the_other_end_would_refuse_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "MAX_FRAME", 10)
     with pytest.raises(TooLarge):
-        frames.write(Ack(session="s" * 20, seq=1))
+        frames.encode_frame(Ack(session="s" * 20, seq=1))

@@ -14,7 +14,7 @@ from farsteer.core.errors import BadRequest, Unauthorized
 from farsteer.link import frames
 from farsteer.link.messages import Ack, Ping
 from farsteer.link.transport import LinkClosed
-from farsteer.link.websocket import WebSocketTransport, connect, link_address
+from farsteer.link.websocket import RunnerWebSocketTransport, connect, link_address
 
 
 class Hub:
@@ -35,7 +35,7 @@ class Hub:
         await socket.wait_closed()
 
     @asynccontextmanager
-    async def linked(self) -> AsyncIterator[tuple[WebSocketTransport, ServerConnection]]:
+    async def linked(self) -> AsyncIterator[tuple[RunnerWebSocketTransport, ServerConnection]]:
         transport = await connect(self.url, "secret")
         try:
             yield transport, await self.sockets.get()
@@ -55,8 +55,8 @@ async def hub() -> AsyncIterator[Hub]:
 async def test_messages_go_both_ways(hub: Hub) -> None:
     async with hub.linked() as (transport, far_end):
         await transport.send(Ping())
-        assert frames.read_at_hub(await far_end.recv()) == Ping()
-        await far_end.send(frames.write(Ack(session="s", seq=1)))
+        assert frames.decode_at_hub(await far_end.recv()) == Ping()
+        await far_end.send(frames.encode_frame(Ack(session="s", seq=1)))
         assert await transport.receive() == Ack(session="s", seq=1)
 
 

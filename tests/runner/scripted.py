@@ -14,7 +14,7 @@ from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnEndReason, decode_entry
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 from farsteer.runner.drafts import DraftKey, Piece
 from farsteer.runner.journal import Journal, Payloads
 
@@ -146,7 +146,7 @@ class Recorder:
         self.deltas: list[Delta] = []
         self._news = asyncio.Event()
 
-    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None:
+    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None:
         self.entries += [decode_entry(bytes(item.body)) for item in items]
         if changed:
             self.states.append(state)
@@ -186,7 +186,7 @@ class WatchedDisk(Journal):
     async def append(
         self,
         state: SessionState,
-        items: Sequence[Item],
+        items: Sequence[EncodedEntry],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
         drafts: Sequence[Piece] = (),

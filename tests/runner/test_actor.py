@@ -7,13 +7,21 @@ import asyncio
 import msgspec
 import pytest
 
-from farsteer.agents.base import Asked, Exited, Fragment, Prompt, Registered, Said, TurnEnded
-from farsteer.core import commands as do
+from farsteer.agents.base import (
+    ApprovalAsked,
+    DeltaEmitted,
+    EventEmitted,
+    Exited,
+    Prompt,
+    Registered,
+    TurnEnded,
+)
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Outcome
 from farsteer.core.errors import AgentError, AlreadyAnswered, Conflict, ErrorCode, NotFound
 from farsteer.core.events import DeltaKind, SessionStatus, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.session import SessionSpec
@@ -43,19 +51,19 @@ def approval(name: str = "a") -> Approval:
 
 async def ready(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch]:
     actor = await bench.create(**spec)
-    await actor.ask(do.Create(spec=SPEC))
+    await actor.ask(commands.Create(spec=SPEC))
     return actor, await bench.adapter.launch()
 
 
 async def in_turn(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch, Prompt]:
     actor, launch = await ready(bench, **spec)
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     return actor, launch, await launch.prompt()
 
 
 async def test_a_message_walks_from_queue_to_the_end_of_its_turn(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await launch.say(Said(event=ev.AgentMessage(message_id="m", text="hi")))
+    await launch.say(EventEmitted(event=ev.AgentMessage(message_id="m", text="hi")))
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
     assert bench.out.kinds() == [
@@ -70,7 +78,7 @@ async def test_a_message_walks_from_queue_to_the_end_of_its_turn(bench: Bench) -
 async def test_one_process_serves_many_turns_in_the_order_of_the_messages(bench: Bench) -> None:
     actor, launch = await ready(bench)
     for name in "123":
-        await actor.ask(do.Send(item=item(name, f"text {name}")))
+        await actor.ask(commands.Send(item=item(name, f"text {name}")))
     for name in "123":
         prompt = await launch.prompt()
         assert prompt.text == f"text {name}"
@@ -82,10 +90,10 @@ async def test_one_process_serves_many_turns_in_the_order_of_the_messages(bench:
 
 async def test_a_repeated_send_is_the_same_message(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     assert len(bench.out.of(ev.TurnStart)) == 1
 
 
@@ -94,7 +102,7 @@ async def test_deltas_are_streamed_and_never_stored(bench: Bench) -> None:
     delta = ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h", offset=0)
     await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
     before = bench.out.entries[-1].seq
-    await launch.say(Fragment(delta=delta))
+    await launch.say(DeltaEmitted(delta=delta))
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
     assert bench.out.deltas == [msgspec.structs.replace(delta, after=before)]
@@ -105,8 +113,8 @@ async def test_a_delta_says_which_entry_it_follows(bench: Bench) -> None:
     _, launch, prompt = await in_turn(bench)
     await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
     before = bench.out.entries[-1].seq
-    fragment = Fragment(delta=ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h"))
-    await launch.say(fragment, Said(ev.AgentMessage(message_id="m", text="h")), fragment)
+    fragment = DeltaEmitted(delta=ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h"))
+    await launch.say(fragment, EventEmitted(ev.AgentMessage(message_id="m", text="h")), fragment)
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
     assert [delta.after for delta in bench.out.deltas] == [before, before + 1]
@@ -122,14 +130,18 @@ async def test_nothing_is_published_before_it_is_in_the_journal(bench: Bench) ->
 
 async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_first(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await launch.say(Asked(approval=approval()))
+    await launch.say(ApprovalAsked(approval=approval()))
     await bench.out.until(ev.ApprovalRequested)
     assert actor.state.status is SessionStatus.WAITING
-    await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.APPROVED, by="ann")))
+    await actor.ask(
+        commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.APPROVED, by="ann"))
+    )
     _, answer = await launch.answers.get()
     assert answer.option_id == "y"
     with pytest.raises(AlreadyAnswered) as second:
-        await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.DENIED, by="bob")))
+        await actor.ask(
+            commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.DENIED, by="bob"))
+        )
     assert second.value.details == {"outcome": "approved", "by": "ann"}
     assert launch.answers.empty()
     await launch.finish(prompt)
@@ -138,7 +150,7 @@ async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_
 
 async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(bench: Bench) -> None:
     _, launch, _ = await in_turn(bench, permission_timeout=0.02)
-    await launch.say(Asked(approval=approval()))
+    await launch.say(ApprovalAsked(approval=approval()))
     await bench.out.until(ev.ApprovalResolved, outcome=Outcome.TIMED_OUT)
     _, answer = await launch.answers.get()
     assert not answer.outcome.allows
@@ -147,20 +159,20 @@ async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(benc
 
 async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await launch.say(Asked(approval=approval()))
+    await launch.say(ApprovalAsked(approval=approval()))
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     await bench.out.until(ev.TurnEnd)
     assert bench.out.kinds()[-2:] == ["approval_resolved", "turn_end"]
     with pytest.raises(AlreadyAnswered) as late:
-        await actor.ask(do.Respond(approval_id="a", answer=Answer(outcome=Outcome.APPROVED)))
+        await actor.ask(commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.APPROVED)))
     assert late.value.details["outcome"] == "cancelled"
     with pytest.raises(NotFound):
-        await actor.ask(do.Respond(approval_id="never", answer=Answer(outcome=Outcome.APPROVED)))
+        await actor.ask(commands.AnswerApproval(approval_id="never", answer=Answer(outcome=Outcome.APPROVED)))
 
 
 async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Abort())
+    await actor.ask(commands.Abort())
     await launch.interrupts.get()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     end = await bench.out.until(ev.TurnEnd)
@@ -170,8 +182,8 @@ async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(bench: Benc
 
 async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_on(bench: Bench) -> None:
     actor, _, _ = await in_turn(bench)
-    await actor.ask(do.Send(item=item("2", "next")))
-    await actor.ask(do.Abort())
+    await actor.ask(commands.Send(item=item("2", "next")))
+    await actor.ask(commands.Abort())
     end = await bench.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CANCELLED
@@ -192,9 +204,9 @@ async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(bench: Be
         TurnEndReason.CRASHED
     ]
     assert actor.state.status is SessionStatus.STOPPED
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     await bench.adapter.launch()
-    assert [plan.decision.start for plan in bench.adapter.plans] == [Start.CREATE, Start.RESUME]
+    assert [plan.decision.start for plan in bench.adapter.plans] == [LaunchMode.CREATE, LaunchMode.RESUME]
 
 
 async def test_an_exit_without_the_end_of_the_turn_still_ends_it(bench: Bench) -> None:
@@ -209,14 +221,14 @@ async def test_what_a_dead_launch_says_writes_nothing(bench: Bench) -> None:
     actor, first, prompt = await in_turn(bench)
     await first.say(Exited(exit_code=1, reason="gone"))
     await bench.out.until(ev.LaunchEnd)
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Resume())
     before = len(bench.out.entries)
     await first.say(
-        Said(event=ev.AgentMessage(message_id="late", text="ghost")),
+        EventEmitted(event=ev.AgentMessage(message_id="late", text="ghost")),
         Registered(native_id="7924d439-b04f-4a34-8f0e-1d2f3a4b5c6d"),
         TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN),
     )
-    await actor.ask(do.Configure(title="a fence"))
+    await actor.ask(commands.Configure(title="a fence"))
     assert bench.out.kinds()[before:] == ["title_update"]
     assert not actor.state.registered
 
@@ -225,14 +237,14 @@ async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_
     bench.adapter.start_error = AgentError("no such binary")
     actor = await bench.create()
     with pytest.raises(AgentError):
-        await actor.ask(do.Create(spec=SPEC))
+        await actor.ask(commands.Create(spec=SPEC))
     assert actor.state.status is SessionStatus.FAILED
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     failed = await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.FAILED)
     assert isinstance(failed, ev.QueueUpdate)
     assert failed.reason == "no such binary"
     bench.adapter.start_error = None
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     assert (await (await bench.adapter.launch()).prompt()).text == "hello"
 
 
@@ -249,7 +261,7 @@ async def test_a_message_the_agent_did_not_confirm_is_reported_and_not_sent_agai
 ) -> None:
     actor, launch = await ready(bench)
     launch.send_error = error
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await bench.out.until(ev.QueueUpdate, item_id="1", state=outcome)
     end = await bench.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
@@ -264,7 +276,7 @@ async def test_a_flooding_agent_is_heard_while_it_takes_a_message_and_cannot_blo
     actor, launch, prompt = await in_turn(bench)
     flood = asyncio.create_task(_flood(launch, 50))
     launch.answers_after = flood
-    await actor.ask(do.Abort())
+    await actor.ask(commands.Abort())
     assert flood.done()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     await bench.out.until(ev.TurnEnd)
@@ -273,16 +285,16 @@ async def test_a_flooding_agent_is_heard_while_it_takes_a_message_and_cannot_blo
 
 async def _flood(launch: ScriptedLaunch, batches: int) -> None:
     for number in range(batches):
-        await launch.say(Said(event=ev.AgentMessage(message_id=str(number), text="x")))
+        await launch.say(EventEmitted(event=ev.AgentMessage(message_id=str(number), text="x")))
 
 
 async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(bench: Bench) -> None:
     actor, launch = await ready(bench)
     launch.ends_in_send = TurnEndReason.END_TURN
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await bench.out.until(ev.TurnEnd)
     launch.release.set()
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Resume())
     assert bench.out.kinds()[-2:] == ["queue_update", "turn_end"]
     assert actor.state.queue == ()
 
@@ -290,22 +302,22 @@ async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(bench
 async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(bench: Bench) -> None:
     actor, launch = await ready(bench)
     launch.ends_in_send = TurnEndReason.CRASHED
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
     await bench.out.until(ev.TurnEnd)
     launch.release.set()
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Resume())
     states = [one.state for one in bench.out.of(ev.QueueUpdate) if isinstance(one, ev.QueueUpdate)]
     assert states == [ItemState.QUEUED, ItemState.UNKNOWN]
 
 
 async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Send(item=item("2")))
-    await actor.ask(do.Cancel(item_id="2"))
+    await actor.ask(commands.Send(item=item("2")))
+    await actor.ask(commands.Cancel(item_id="2"))
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
     with pytest.raises(NotFound):
-        await actor.ask(do.Cancel(item_id="1"))
+        await actor.ask(commands.Cancel(item_id="1"))
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
     assert launch.prompts.empty()
@@ -314,7 +326,7 @@ async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(bench:
 async def test_a_message_sent_while_starting_is_delivered_once(bench: Bench) -> None:
     bench.adapter.gate.clear()
     actor = await bench.create()
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     bench.adapter.gate.set()
     launch = await bench.adapter.launch()
     await launch.finish(await launch.prompt())
@@ -325,8 +337,8 @@ async def test_a_message_sent_while_starting_is_delivered_once(bench: Bench) -> 
 async def test_abort_while_starting_takes_the_message_back(bench: Bench) -> None:
     bench.adapter.gate.clear()
     actor = await bench.create()
-    await actor.ask(do.Send(item=item("1")))
-    await actor.ask(do.Abort())
+    await actor.ask(commands.Send(item=item("1")))
+    await actor.ask(commands.Abort())
     await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.CANCELLED)
     bench.adapter.gate.set()
     launch = await bench.adapter.launch()
@@ -337,9 +349,9 @@ async def test_abort_while_starting_takes_the_message_back(bench: Bench) -> None
 async def test_stop_while_starting_leaves_no_launch(bench: Bench) -> None:
     bench.adapter.gate.clear()
     actor = await bench.create()
-    creating = asyncio.create_task(actor.ask(do.Create(spec=SPEC)))
+    creating = asyncio.create_task(actor.ask(commands.Create(spec=SPEC)))
     await bench.out.until(ev.LaunchStart)
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Stop())
     with pytest.raises(AgentError):
         await creating
     assert actor.state.status is SessionStatus.STOPPED
@@ -348,26 +360,26 @@ async def test_stop_while_starting_leaves_no_launch(bench: Bench) -> None:
 
 async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_session(bench: Bench) -> None:
     actor, launch, _ = await in_turn(bench)
-    await actor.ask(do.Send(item=item("2")))
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Send(item=item("2")))
+    await actor.ask(commands.Stop())
     assert launch.gone
     assert actor.state.status is SessionStatus.STOPPED
     assert actor.state.queue == ()
     end = await bench.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CANCELLED
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Resume())
     assert actor.state.status is SessionStatus.IDLE
 
 
 async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Configure(permission_mode=PermissionMode.YOLO, model="large"))
+    await actor.ask(commands.Configure(permission_mode=PermissionMode.YOLO, model="large"))
     assert launch.modes == [PermissionMode.YOLO]
     assert not launch.gone
     await launch.finish(prompt)
     await bench.out.until(ev.LaunchEnd)
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     await bench.adapter.launch()
     assert [plan.model for plan in bench.adapter.plans] == [None, "large"]
     assert actor.state.permission_mode is PermissionMode.YOLO
@@ -375,7 +387,7 @@ async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(be
 
 async def test_the_same_configuration_again_changes_nothing(bench: Bench) -> None:
     actor, launch = await ready(bench)
-    await actor.ask(do.Configure(permission_mode=PermissionMode.DEFAULT))
+    await actor.ask(commands.Configure(permission_mode=PermissionMode.DEFAULT))
     assert launch.modes == []
     assert bench.out.of(ev.ModeUpdate) == []
 
@@ -383,8 +395,8 @@ async def test_the_same_configuration_again_changes_nothing(bench: Bench) -> Non
 async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(bench: Bench) -> None:
     """The state in the journal is all that a killed runner leaves."""
     actor, launch, _ = await in_turn(bench)
-    await launch.say(Registered(native_id=SESSION), Asked(approval=approval()))
-    await actor.ask(do.Send(item=item("2", "waiting")))
+    await launch.say(Registered(native_id=SESSION), ApprovalAsked(approval=approval()))
+    await actor.ask(commands.Send(item=item("2", "waiting")))
     await bench.out.until(ev.ApprovalRequested)
     before = actor.state.seq
     first = actor
@@ -395,8 +407,8 @@ async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
     assert end.reason is TurnEndReason.LOST
     assert bench.out.entries[-1].seq > before
     assert (await second.prompt()).text == "waiting"
-    assert second.plan.decision.start is Start.RESUME
-    await actor.ask(do.Send(item=item("1")))
+    assert second.plan.decision.start is LaunchMode.RESUME
+    await actor.ask(commands.Send(item=item("1")))
     assert [start.item_id for start in bench.out.of(ev.TurnStart) if isinstance(start, ev.TurnStart)] == [
         "1",
         "2",
@@ -408,7 +420,7 @@ async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
 async def test_attachments_reach_the_agent_and_only_their_names_the_log(bench: Bench) -> None:
     picture = Attachment(name="a.png", mime_type="image/png", data="aGVsbG8=", size=5)
     actor, launch, _ = await in_turn(bench)
-    await actor.ask(do.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,))))
+    await actor.ask(commands.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,))))
     one = actor
     actor = await bench.reload()
     second = await bench.adapter.launch()
@@ -427,7 +439,7 @@ async def test_attachments_reach_the_agent_and_only_their_names_the_log(bench: B
 
 async def test_a_closing_session_refuses_commands(bench: Bench) -> None:
     actor, _ = await ready(bench)
-    await actor.ask(do.Delete())
+    await actor.ask(commands.Delete())
     with pytest.raises(Conflict) as refused:
-        await actor.ask(do.Send(item=item("1")))
+        await actor.ask(commands.Send(item=item("1")))
     assert refused.value.code is ErrorCode.CONFLICT

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farsteer.agents.base import Fragment, Said
-from farsteer.core import commands as do
+from farsteer.agents.base import DeltaEmitted, EventEmitted
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.events import Delta, DeltaKind, TurnEndReason
 from farsteer.core.queue import QueueItem
@@ -249,19 +249,19 @@ async def test_after_a_kill_what_was_streamed_stands_before_the_end_of_the_lost_
     """The state in the journal is all that a killed runner leaves."""
     monkeypatch.setattr(log_module, "_DRAFT_DELAY", 0.01)
     actor = await bench.create()
-    await actor.ask(do.Send(item=QueueItem(id="1", text="hi", created_at=1)))
+    await actor.ask(commands.Send(item=QueueItem(id="1", text="hi", created_at=1)))
     launch = await bench.adapter.launch()
     await launch.prompt()
     whole = DraftKey(DeltaKind.MESSAGE, "whole")
-    await launch.say(Fragment(delta("finis", 0, whole)), Fragment(delta("hm", 0, THOUGHT)))
-    await launch.say(Fragment(delta("Once upon a ")), Fragment(delta("time", 12)))
+    await launch.say(DeltaEmitted(delta("finis", 0, whole)), DeltaEmitted(delta("hm", 0, THOUGHT)))
+    await launch.say(DeltaEmitted(delta("Once upon a ")), DeltaEmitted(delta("time", 12)))
 
     async def stored() -> bool:
         (found,) = await bench.journal.load()
         return len(found.drafts) == 3
 
     await eventually(stored)
-    await launch.say(Said(ev.AgentMessage(message_id="whole", text="finished")))
+    await launch.say(EventEmitted(ev.AgentMessage(message_id="whole", text="finished")))
     await bench.out.until(ev.AgentMessage)
     killed = [actor]
     for _ in range(2):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from farsteer.agents.base import LaunchPlan, Prompt, Sink
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.queue import ItemState, QueueItem
@@ -45,19 +45,19 @@ async def handing(bench: Bench) -> AsyncIterator[SessionActor]:
     """A session that is handing a message over, and has another one."""
     bench.adapter = DeafAdapter()
     actor = await bench.create()
-    await actor.ask(do.Create(spec=SPEC))
+    await actor.ask(commands.Create(spec=SPEC))
     deaf = await bench.adapter.launch()
-    await actor.ask(do.Send(item=item("first")))
+    await actor.ask(commands.Send(item=item("first")))
     await deaf.prompt()
     yield actor
     deaf.release.set()
 
 
 async def test_abort_ends_the_turn_and_not_the_one_after_it(bench: Bench, handing: SessionActor) -> None:
-    second = asyncio.create_task(handing.ask(do.Send(item=item("second"))))
+    second = asyncio.create_task(handing.ask(commands.Send(item=item("second"))))
     await asyncio.sleep(0)
     async with asyncio.timeout(5):
-        await handing.ask(do.Abort())
+        await handing.ask(commands.Abort())
         await second
     end = await bench.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
@@ -68,15 +68,15 @@ async def test_abort_ends_the_turn_and_not_the_one_after_it(bench: Bench, handin
 
 async def test_stop_ends_it_and_no_process_follows(bench: Bench, handing: SessionActor) -> None:
     async with asyncio.timeout(5):
-        await handing.ask(do.Stop())
+        await handing.ask(commands.Stop())
     assert handing.state.status is SessionStatus.STOPPED
     assert not handing._timers.running("warm")
     assert len(bench.adapter.plans) == 1
 
 
 async def test_who_waits_for_nothing_urgent_waits_for_the_agent(bench: Bench, handing: SessionActor) -> None:
-    renaming = asyncio.create_task(handing.ask(do.Configure(title="patience")))
+    renaming = asyncio.create_task(handing.ask(commands.Configure(title="patience")))
     done, _ = await asyncio.wait({renaming}, timeout=3 * bench.limits.interrupt)
     assert not done
-    await handing.ask(do.Abort())
+    await handing.ask(commands.Abort())
     await renaming

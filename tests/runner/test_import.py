@@ -12,15 +12,14 @@ import pytest
 
 from farsteer.agents import registry
 from farsteer.agents.demo.history import History
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core.capabilities import Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, SessionEvent, SessionStatus, UserMessage
 from farsteer.core.ids import new_id
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import QueueItem
-from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.link.messages import Call, Reply
 from farsteer.runner.runner import Runner
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
@@ -44,15 +43,17 @@ class Rememberer(ScriptedAdapter):
                 for n, text in enumerate(texts))  # fmt: skip
         self.stored[native_id] = list(said)
 
-    def _conversation(self, native_id: str) -> Conversation:
-        return Conversation(
+    def _conversation(self, native_id: str) -> StoredConversation:
+        return StoredConversation(
             native_id=native_id, agent=self.name, directory=str(self.directory), updated_at=1, title=None
         )
 
-    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+    async def conversations(
+        self, state_dir: str, directory: str | None, limit: int
+    ) -> list[StoredConversation]:
         return [self._conversation(native_id) for native_id in self.stored][:limit]
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
         await self.gate.wait()
         if native_id not in self.stored:
             raise AgentError("no such conversation", code=ErrorCode.CONVERSATION_MISSING)
@@ -73,7 +74,7 @@ class Desk:
     async def open(self) -> None:
         self.runner = await Runner.open(self.home)
 
-    async def call(self, command: do.Command, session: str = "") -> Reply:
+    async def call(self, command: commands.Command, session: str = "") -> Reply:
         return await self.runner.handle(Call(id=1, session=session, command=command))
 
     async def adopt(self, native_id: str, **fields: Any) -> Reply:
@@ -81,7 +82,7 @@ class Desk:
             **{"id": new_id(), "machine_id": "m", "directory": "", "agent": self.agent.name, **fields},
             native_id=native_id,
         )
-        return await self.call(do.Create(spec=spec), spec.id)
+        return await self.call(commands.Create(spec=spec), spec.id)
 
     async def adopted(self, native_id: str, **fields: Any) -> SessionState:
         reply = await self.adopt(native_id, **fields)
@@ -91,7 +92,7 @@ class Desk:
         return reply.state
 
     async def listed(self, **wanted: Any) -> list[dict[str, Any]]:
-        reply = await self.call(do.Conversations(**{"agent": self.agent.name, **wanted}))
+        reply = await self.call(commands.ListConversations(**{"agent": self.agent.name, **wanted}))
         assert reply.error is None, reply.error
         assert reply.seq == 0, "it caused no event of any session"
         return reply.result
@@ -99,7 +100,7 @@ class Desk:
     async def continued(self, session: str) -> ScriptedLaunch:
         """The launch that a message to this session causes."""
         item = QueueItem(id=new_id(), text="go on", created_at=1)
-        assert (await self.call(do.Send(item=item), session)).error is None
+        assert (await self.call(commands.Send(item=item), session)).error is None
         return await self.agent.launch()
 
 
@@ -129,7 +130,7 @@ async def test_the_next_message_resumes_it_under_its_own_name(desk: Desk) -> Non
     desk.agent.remember("chat-1", "hello", "hi")
     state = await desk.adopted("chat-1")
     launch = await desk.continued(state.id)
-    assert (launch.plan.decision.start, launch.plan.decision.native_id) == (Start.RESUME, "chat-1")
+    assert (launch.plan.decision.start, launch.plan.decision.native_id) == (LaunchMode.RESUME, "chat-1")
     assert (await launch.prompt()).text == "go on"
 
 
@@ -234,7 +235,7 @@ async def test_an_adopted_session_is_there_after_a_restart(desk: Desk) -> None:
 async def test_deleting_a_session_leaves_a_conversation_that_was_there_before_us(desk: Desk) -> None:
     desk.agent.remember("chat-1", "hello")
     state = await desk.adopted("chat-1")
-    assert (await desk.call(do.Delete(), state.id)).error is None
+    assert (await desk.call(commands.Delete(), state.id)).error is None
     assert desk.runner.actor(state.id) is None
     assert desk.agent.discarded == []
     assert (await desk.listed())[0]["sessionId"] is None
@@ -250,7 +251,7 @@ async def test_deleting_a_session_deletes_the_conversation_that_we_began(desk: D
         ),
     )
     assert not actor.state.queue
-    await desk.call(do.Delete(), spec.id)
+    await desk.call(commands.Delete(), spec.id)
     assert desk.agent.discarded == ["ours"]
 
 
@@ -265,12 +266,12 @@ async def test_a_conversation_that_a_fork_has_yet_to_begin_with_is_kept(desk: De
 
     source = await session(native_id="ours", registered=True)
     await session(fork_of="ours")
-    await desk.call(do.Delete(), source)
+    await desk.call(commands.Delete(), source)
     assert desk.agent.discarded == []
 
 
 async def test_an_agent_that_cannot_tell_says_so(desk: Desk) -> None:
-    reply = await desk.call(do.Conversations(agent="nobody"))
+    reply = await desk.call(commands.ListConversations(agent="nobody"))
     assert reply.error is not None
     assert reply.error.code is ErrorCode.AGENT_UNKNOWN
 
@@ -290,7 +291,7 @@ async def test_the_demo_agents_conversations_are_found_and_its_files_stay(
     assert (state.seq, state.last_message) == (2, "I will")
     path = folder / f"{native}.jsonl"
     before = path.read_bytes()
-    await desk.call(do.Delete(), native)
+    await desk.call(commands.Delete(), native)
     assert os.path.exists(path)
     assert path.read_bytes() == before
     refused = (await desk.adopt("../../token", agent="demo")).error

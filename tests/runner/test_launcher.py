@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from farsteer.agents.base import Registered, Said
-from farsteer.core import commands as do
+from farsteer.agents.base import EventEmitted, Registered
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import SessionStatus
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import ReasoningEffort
 from farsteer.core.queue import ItemState
 from tests.runner.conftest import Bench
@@ -32,11 +32,11 @@ async def test_after_a_crash_the_next_process_is_there_before_it_is_needed_and_n
     await crash(bench, launch)
     seen = len(bench.out.entries)
     warm = await bench.adapter.launch()
-    assert warm.plan.decision.start is Start.RESUME
-    await warm.say(Said(ev.Notice(text="hello from the warm one")))
+    assert warm.plan.decision.start is LaunchMode.RESUME
+    await warm.say(EventEmitted(ev.Notice(text="hello from the warm one")))
     assert len(bench.out.entries) == seen
     assert actor.state.status is SessionStatus.STOPPED
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await warm.prompt()
     kinds = bench.out.kinds()[seen:]
     assert kinds[:5] == ["queue_update", "launch_start", "status_update", "notice", "status_update"]
@@ -49,10 +49,10 @@ async def test_a_warm_process_that_keeps_dying_is_given_up_and_a_message_tries_a
     await crash(bench, launch)
     seen = len(bench.out.entries)
     await eventually(lambda: len(bench.adapter.plans) == 4)
-    await actor.ask(do.Warm())
+    await actor.ask(commands.Prewarm())
     assert len(bench.adapter.plans) == 4
     assert len(bench.out.entries) == seen
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await bench.out.until(ev.QueueUpdate, state=ItemState.FAILED)
     assert len(bench.adapter.plans) == 5
 
@@ -62,21 +62,21 @@ async def test_a_warm_process_registers_nothing_before_it_is_used(bench: Bench) 
     await crash(bench, launch)
     warm = await bench.adapter.launch()
     await warm.say(Registered(native_id="n"))
-    await actor.ask(do.Configure(title="a step later"))
+    await actor.ask(commands.Configure(title="a step later"))
     assert not actor.state.registered
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Resume())
     assert actor.state.registered
 
 
 async def test_a_burst_of_changes_restarts_once_and_an_equal_one_never(bench: Bench) -> None:
     actor, launch = await ready(bench)
     for effort in ReasoningEffort:
-        await actor.ask(do.Configure(effort=effort))
+        await actor.ask(commands.Configure(effort=effort))
     await bench.out.until(ev.LaunchEnd)
     renewed = await bench.adapter.launch()
     assert renewed.plan.effort is list(ReasoningEffort)[-1]
-    await actor.ask(do.Configure(effort=list(ReasoningEffort)[-1]))
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Configure(effort=list(ReasoningEffort)[-1]))
+    await actor.ask(commands.Send(item=item("1")))
     await renewed.prompt()
     assert len(bench.adapter.plans) == 2
     assert launch.gone
@@ -84,8 +84,8 @@ async def test_a_burst_of_changes_restarts_once_and_an_equal_one_never(bench: Be
 
 async def test_a_turn_ends_with_the_configuration_it_began_with(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Configure(effort=ReasoningEffort.HIGH))
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Configure(effort=ReasoningEffort.HIGH))
+    await actor.ask(commands.Send(item=item("2")))
     await launch.finish(prompt)
     renewed = await bench.adapter.launch()
     assert (await renewed.prompt()).text == "hello"
@@ -96,8 +96,8 @@ async def test_a_turn_ends_with_the_configuration_it_began_with(bench: Bench) ->
 async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(bench: Bench) -> None:
     bench.limits = msgspec.structs.replace(bench.limits, warm_delay=0.2)
     actor, _ = await ready(bench)
-    await actor.ask(do.Configure(effort=ReasoningEffort.HIGH))
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Configure(effort=ReasoningEffort.HIGH))
+    await actor.ask(commands.Send(item=item("1")))
     renewed = await bench.adapter.launch()
     await renewed.prompt()
     with pytest.raises(TimeoutError):
@@ -107,20 +107,20 @@ async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(ben
 @pytest.mark.parametrize(
     ("code", "registered", "then"),
     [
-        (ErrorCode.CONVERSATION_IN_USE, False, Start.RESUME),
-        (ErrorCode.CONVERSATION_MISSING, True, Start.CREATE),
+        (ErrorCode.CONVERSATION_IN_USE, False, LaunchMode.RESUME),
+        (ErrorCode.CONVERSATION_MISSING, True, LaunchMode.CREATE),
     ],
 )
 async def test_an_agent_that_knows_better_sets_our_row_right_once(
-    bench: Bench, code: ErrorCode, registered: bool, then: Start
+    bench: Bench, code: ErrorCode, registered: bool, then: LaunchMode
 ) -> None:
     actor, launch = await ready(bench)
     if registered:
         await launch.say(Registered(native_id=actor.state.id))
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Stop())
     session, native = actor.state.id, actor.state.native_id
     bench.adapter.start_errors = [AgentError("no", code=code)]
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await (await bench.adapter.launch()).prompt()
     assert [plan.decision.start for plan in bench.adapter.plans][-1] is then
     assert len(bench.adapter.plans) == 3
@@ -129,10 +129,10 @@ async def test_an_agent_that_knows_better_sets_our_row_right_once(
 
 async def test_what_cannot_be_set_right_fails_after_one_more_try(bench: Bench) -> None:
     actor, _ = await ready(bench)
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Stop())
     gone: list[Exception] = [AgentError("no", code=ErrorCode.CONVERSATION_IN_USE) for _ in range(9)]
     bench.adapter.start_errors = gone
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await bench.out.until(ev.QueueUpdate, state=ItemState.FAILED)
     assert len(gone) == 7
     assert actor.state.status is SessionStatus.FAILED
@@ -142,8 +142,8 @@ async def test_an_id_that_the_agent_chose_itself_is_recorded_and_resumed(bench: 
     bench.adapter.reported_id = "another-name"
     actor, launch = await ready(bench)
     await launch.say(Registered(native_id="another-name"))
-    await actor.ask(do.Stop())
-    await actor.ask(do.Resume())
+    await actor.ask(commands.Stop())
+    await actor.ask(commands.Resume())
     assert bench.adapter.plans[-1].decision.native_id == "another-name"
     assert actor.state.id != "another-name"
 
@@ -152,7 +152,7 @@ async def test_stop_ends_a_warm_process_too(bench: Bench) -> None:
     actor, launch = await ready(bench)
     await crash(bench, launch)
     warm = await bench.adapter.launch()
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Stop())
     assert warm.gone
     assert len(bench.out.of(ev.LaunchEnd)) == 1
 
@@ -163,7 +163,7 @@ async def test_a_warm_process_that_nobody_needs_is_not_kept_for_ever(bench: Benc
     await crash(bench, launch)
     warm = await bench.adapter.launch()
     await eventually(lambda: warm.gone)
-    await actor.ask(do.Send(item=item("1")))
+    await actor.ask(commands.Send(item=item("1")))
     await (await bench.adapter.launch()).prompt()
     with pytest.raises(TimeoutError):
         await eventually(lambda: not bench.adapter.launches.empty(), 0.2)

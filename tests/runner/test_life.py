@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from farsteer.agents.base import LaunchPlan
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.runner.context import Limits
 from farsteer.runner.life import Life
 from farsteer.runner.mailbox import Mailbox, Started, Stopped
@@ -15,7 +15,7 @@ from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 
 
 def plan(directory: Path) -> LaunchPlan:
-    decision = LaunchDecision(start=Start.CREATE, native_id=SESSION)
+    decision = LaunchDecision(start=LaunchMode.CREATE, native_id=SESSION)
     return LaunchPlan(session_id=SESSION, directory=str(directory), generation=1, decision=decision)
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from farsteer.agents.environment import LAUNCH, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.db.home import prepare_home
 from farsteer.runner import planning
 from farsteer.runner.reaping import home_id, reap
 from farsteer.runner.runner import Runner
+from farsteer.storage.home import prepare_home
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import ScriptedAdapter
 from tests.support.processes import is_alive

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from farsteer.agents.base import Registered
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.capabilities import Capabilities
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
 from farsteer.core.events import FileRestore, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
 from farsteer.runner.actor import SessionActor
 from tests.runner.conftest import Bench
@@ -24,7 +24,7 @@ class Rewindable(ScriptedAdapter):
     capabilities = Capabilities(caller_chosen_id=True, resume=True, rewind=True, file_restore=True)
 
 
-BACK = do.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
+BACK = commands.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
 
 
 async def talked(bench: Bench) -> tuple[SessionActor, ScriptedLaunch]:
@@ -46,8 +46,8 @@ async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(benc
     assert launch.restored == [("item", "anchor")]
     assert launch.gone
     warm = await bench.adapter.launch()
-    assert (warm.plan.decision.start, warm.plan.cut_at) == (Start.RESUME, "anchor")
-    await actor.ask(do.Send(item=item("2")))
+    assert (warm.plan.decision.start, warm.plan.cut_at) == (LaunchMode.RESUME, "anchor")
+    await actor.ask(commands.Send(item=item("2")))
     await warm.prompt()
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
     assert actor.state.cut_at is None
@@ -60,9 +60,9 @@ async def test_the_cut_survives_a_restart_and_failed_starts(bench: Bench) -> Non
     await actor.close("the runner ended")
     actor = await bench.reload()
     bench.adapter.start_errors = [AgentError("broken")]
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.FAILED)
-    await actor.ask(do.Send(item=item("3")))
+    await actor.ask(commands.Send(item=item("3")))
     launch = await bench.adapter.launch()
     assert launch.plan.cut_at == "anchor"
 
@@ -74,20 +74,20 @@ async def test_an_anchor_the_agent_does_not_know_is_dropped_once_and_the_message
     bench.adapter.gate.clear()
     await actor.ask(BACK)
     bench.adapter.start_errors = [AgentError("no such message", code=ErrorCode.ANCHOR_UNKNOWN)]
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     bench.adapter.gate.set()
     launch = await bench.adapter.launch()
     await launch.prompt()
-    assert (launch.plan.decision.start, launch.plan.cut_at) == (Start.RESUME, None)
+    assert (launch.plan.decision.start, launch.plan.cut_at) == (LaunchMode.RESUME, None)
     assert len(bench.out.of(ev.Notice)) == 1
 
 
 async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_name(bench: Bench) -> None:
     actor, _ = await talked(bench)
     native = actor.state.native_id
-    await actor.ask(do.Rewind(first_seq=4, cut_at=None))
+    await actor.ask(commands.Rewind(first_seq=4, cut_at=None))
     launch = await bench.adapter.launch()
-    assert launch.plan.decision.start is Start.CREATE
+    assert launch.plan.decision.start is LaunchMode.CREATE
     assert launch.plan.decision.native_id not in (None, native)
     assert actor.state.native_id == launch.plan.decision.native_id
 
@@ -97,12 +97,12 @@ async def test_an_agent_without_a_name_for_the_place_keeps_its_memory_and_no_fil
 ) -> None:
     actor, launch = await talked(bench)
     native = actor.state.native_id
-    done = await actor.ask(do.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
+    done = await actor.ask(commands.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
     assert (done.keeps, done.files.status, launch.restored) == (True, FileRestore.FAILED, [])
     assert len(bench.out.of(ev.Notice)) == 1, "people are told"
     launch = await bench.adapter.launch()
     plan = launch.plan
-    assert (plan.decision.start, plan.decision.native_id, plan.cut_at) == (Start.RESUME, native, None)
+    assert (plan.decision.start, plan.decision.native_id, plan.cut_at) == (LaunchMode.RESUME, native, None)
 
 
 async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits_behind_the_cut(
@@ -110,11 +110,11 @@ async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits
 ) -> None:
     actor, launch = await talked(bench)
     for name in ("2", "3"):
-        await actor.ask(do.Send(item=item(name)))
+        await actor.ask(commands.Send(item=item(name)))
     prompt = await launch.prompt()
     rewinding = asyncio.ensure_future(actor.ask(BACK))
     await launch.interrupts.get()
-    await actor.ask(do.Send(item=item("4", "after the cut")))
+    await actor.ask(commands.Send(item=item("4", "after the cut")))
     with pytest.raises(Conflict):
         await actor.ask(BACK)
     await launch.finish(prompt, TurnEndReason.CANCELLED)
@@ -136,7 +136,7 @@ async def test_an_agent_that_cannot_go_back_refuses_and_nothing_changes(bench: B
 
 async def test_files_that_cannot_be_restored_do_not_hold_the_conversation_up(bench: Bench) -> None:
     actor, _ = await talked(bench)
-    await actor.ask(do.Stop())
+    await actor.ask(commands.Stop())
     bench.adapter.start_errors = [AgentError("broken")]
     done = await actor.ask(BACK)
     assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "broken")

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from farsteer.agents.base import Asked, Said, TurnEnded
-from farsteer.core import commands as do
+from farsteer.agents.base import ApprovalAsked, EventEmitted, TurnEnded
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.capabilities import Capabilities
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable, NotFound
@@ -32,8 +32,8 @@ def sent(name: str, delivery: Delivery) -> QueueItem:
 async def test_send_now_interrupts_and_goes_first(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
     for name in ("2", "3"):
-        await actor.ask(do.Send(item=item(name, f"text {name}")))
-    await actor.ask(do.Send(item=sent("now", Delivery.NOW)))
+        await actor.ask(commands.Send(item=item(name, f"text {name}")))
+    await actor.ask(commands.Send(item=sent("now", Delivery.NOW)))
     await launch.interrupts.get()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     for name in ("now", "2", "3"):
@@ -45,10 +45,10 @@ async def test_send_now_interrupts_and_goes_first(bench: Bench) -> None:
 async def test_a_waiting_message_can_be_sent_now(bench: Bench) -> None:
     actor, launch, prompt = await in_turn(bench)
     for name in ("2", "3"):
-        await actor.ask(do.Send(item=item(name, f"text {name}")))
-    await actor.ask(do.SendNow(item_id="3"))
+        await actor.ask(commands.Send(item=item(name, f"text {name}")))
+    await actor.ask(commands.SendNow(item_id="3"))
     with pytest.raises(NotFound):
-        await actor.ask(do.SendNow(item_id="1"))
+        await actor.ask(commands.SendNow(item_id="1"))
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     assert (await launch.prompt()).text == "text 3"
 
@@ -56,7 +56,7 @@ async def test_a_waiting_message_can_be_sent_now(bench: Bench) -> None:
 async def test_a_steered_message_lands_in_the_running_turn(bench: Bench) -> None:
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+    await actor.ask(commands.Send(item=sent("2", Delivery.STEER)))
     (steered,) = launch.steered
     assert (steered.turn_id, steered.text, steered.message_id) == (prompt.turn_id, "text 2", "2")
     await launch.finish(prompt)
@@ -70,7 +70,7 @@ async def test_a_steered_message_that_comes_too_late_is_the_next_turn(bench: Ben
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
     launch.steer_error = Conflict("that turn is over")
-    await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+    await actor.ask(commands.Send(item=sent("2", Delivery.STEER)))
     await launch.finish(prompt)
     assert (await launch.prompt()).text == "text 2"
     assert len(bench.out.of(ev.UserMessage)) == 2
@@ -80,7 +80,7 @@ async def test_a_steered_message_of_unknown_fate_says_so_and_is_not_sent_again(b
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
     launch.steer_error = AgentError("it did not answer", code=ErrorCode.TIMEOUT)
-    await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+    await actor.ask(commands.Send(item=sent("2", Delivery.STEER)))
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)
@@ -90,8 +90,8 @@ async def test_a_steered_message_of_unknown_fate_says_so_and_is_not_sent_again(b
 async def test_nothing_overtakes_what_waits_already(bench: Bench) -> None:
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
-    await actor.ask(do.Send(item=item("2", "text 2")))
-    await actor.ask(do.Send(item=sent("3", Delivery.STEER)))
+    await actor.ask(commands.Send(item=item("2", "text 2")))
+    await actor.ask(commands.Send(item=sent("3", Delivery.STEER)))
     assert not launch.steered
     await launch.finish(prompt)
     prompt = await launch.prompt()
@@ -101,7 +101,7 @@ async def test_nothing_overtakes_what_waits_already(bench: Bench) -> None:
 async def test_an_agent_that_cannot_be_steered_refuses_and_nothing_is_queued(bench: Bench) -> None:
     actor, _, _ = await in_turn(bench)
     with pytest.raises(NotCapable):
-        await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+        await actor.ask(commands.Send(item=sent("2", Delivery.STEER)))
     assert [one.id for one in actor.state.queue] in ([], ["1"])
 
 
@@ -109,7 +109,7 @@ async def test_a_runner_that_dies_while_steering_does_not_send_it_again(bench: B
     bench.adapter = Steerable()
     dead, launch, _ = await in_turn(bench)
     launch.steer_hangs = True
-    steering = asyncio.ensure_future(dead.ask(do.Send(item=sent("2", Delivery.STEER))))
+    steering = asyncio.ensure_future(dead.ask(commands.Send(item=sent("2", Delivery.STEER))))
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.HANDED_OVER)
     await bench.reload()
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
@@ -119,7 +119,7 @@ async def test_a_runner_that_dies_while_steering_does_not_send_it_again(bench: B
 
 async def test_an_interrupt_that_is_taken_and_not_followed_ends_the_process(bench: Bench) -> None:
     actor, launch, _ = await in_turn(bench)
-    await actor.ask(do.Abort())
+    await actor.ask(commands.Abort())
     ended = await bench.out.until(ev.TurnEnd)
     assert isinstance(ended, ev.TurnEnd)
     assert ended.reason is TurnEndReason.CANCELLED
@@ -131,7 +131,7 @@ async def test_silence_inside_a_turn_ends_it_as_failed_and_the_session_goes_on(b
     actor, launch, _ = await in_turn(bench)
     await bench.out.until(ev.TurnEnd, reason=TurnEndReason.FAILED)
     assert launch.gone
-    await actor.ask(do.Send(item=item("2")))
+    await actor.ask(commands.Send(item=item("2")))
     assert (await (await bench.adapter.launch()).prompt()).text == "hello"
 
 
@@ -141,11 +141,11 @@ async def test_waiting_for_a_person_or_for_a_tool_is_not_silence(bench: Bench) -
     tool = ev.ToolCall(
         tool_call_id="t", title="make", tool_kind=ToolKind.EXECUTE, status=ev.ToolStatus.IN_PROGRESS
     )
-    await launch.say(Said(tool))
+    await launch.say(EventEmitted(tool))
     with pytest.raises(TimeoutError):
         await eventually(lambda: launch.gone, 0.4)
-    await launch.say(Asked(approval=approval("a")))
-    await launch.say(Said(ev.ToolCallUpdate(tool_call_id="t", status=ev.ToolStatus.COMPLETED)))
+    await launch.say(ApprovalAsked(approval=approval("a")))
+    await launch.say(EventEmitted(ev.ToolCallUpdate(tool_call_id="t", status=ev.ToolStatus.COMPLETED)))
     with pytest.raises(TimeoutError):
         await eventually(lambda: launch.gone, 0.4)
     await launch.say(TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN))
@@ -156,11 +156,11 @@ async def test_waiting_for_a_person_or_for_a_tool_is_not_silence(bench: Bench) -
 async def test_a_lost_agent_is_handed_no_further_message(bench: Bench) -> None:
     """What waited behind the message that it died of goes to the next process."""
     actor = await bench.create()
-    await actor.ask(do.Create(spec=actor.spec))
+    await actor.ask(commands.Create(spec=actor.spec))
     launch = await bench.adapter.launch()
     launch.send_error = AgentError("it died", code=ErrorCode.AGENT_DIED)
     for name in ("1", "2"):
-        await actor.ask(do.Send(item=item(name, f"text {name}")))
+        await actor.ask(commands.Send(item=item(name, f"text {name}")))
     await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
     assert (await (await bench.adapter.launch()).prompt()).text == "text 2"
 
@@ -169,7 +169,7 @@ async def test_a_message_that_was_steered_by_a_defective_adapter_has_an_outcome(
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
     launch.steer_error = RuntimeError("a defect")
-    await actor.ask(do.Send(item=sent("2", Delivery.STEER)))
+    await actor.ask(commands.Send(item=sent("2", Delivery.STEER)))
     await launch.finish(prompt)
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
 
@@ -180,7 +180,7 @@ async def test_a_message_steered_into_a_turn_that_ended_has_an_outcome_after_a_k
     bench.adapter = Steerable()
     actor, launch, prompt = await in_turn(bench)
     launch.steer_hangs = True
-    steering = asyncio.create_task(actor.ask(do.Send(item=sent("2", Delivery.STEER))))
+    steering = asyncio.create_task(actor.ask(commands.Send(item=sent("2", Delivery.STEER))))
     await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.HANDED_OVER)
     await launch.finish(prompt)
     await bench.out.until(ev.TurnEnd)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.events import DeltaKind, decode_entry
@@ -257,7 +257,7 @@ async def test_a_session_the_hub_does_not_have_is_forgotten(station: Station) ->
 async def test_calls_are_answered_by_their_number(station: Station) -> None:
     peer = await station.hub.welcome()
     for number in (7, 8):
-        await peer.link.send(Call(id=number, session=SESSION, command=do.Abort()))
+        await peer.link.send(Call(id=number, session=SESSION, command=commands.Abort()))
     while len(peer.replies) < 2:
         await peer.take()
     assert [reply.id for reply in peer.replies] == [7, 8]
@@ -279,7 +279,7 @@ async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(statio
     peer = await station.hub.welcome(strangers=[SESSION])
     await station.uplink.connected.wait()
     await station.write(1)
-    await peer.link.send(Call(id=1, session="", command=do.Conversations(agent="demo")))
+    await peer.link.send(Call(id=1, session="", command=commands.ListConversations(agent="demo")))
     assert isinstance(await peer.take(), Reply), "nothing but the answer comes"
     assert (peer.seqs, station.forgotten) == ([], [])
     await peer.link.close()

@@ -16,7 +16,7 @@ from farsteer.agents.demo.adapter import DemoAdapter
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.capabilities import Capabilities
 from farsteer.core.ids import new_id
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from tests.support.eventually import eventually
 
 _HOPELESS = 0.3
@@ -89,7 +89,7 @@ class Recording(Adapter):
             await launch._process.wait()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[LaunchMode]:
         return [plan.decision.start for plan in self.plans]
 
     @property
@@ -133,7 +133,7 @@ class RecordedDemo(Recording, DemoAdapter):
         if how is not None:
             patience = _HOPELESS if how in ("hang-at-start", "talk-at-start") else plan.startup_timeout
             plan = replace(plan, options={**plan.options, "demo": how}, startup_timeout=patience)
-        if self.names_itself and plan.decision.start is Start.CREATE:
+        if self.names_itself and plan.decision.start is LaunchMode.CREATE:
             plan = replace(plan, decision=replace(plan.decision, native_id=new_id()))
         return plan
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.api import MessagesResponse, SendMessage, SessionView
 from farsteer.core.approvals import Answer, Approval, Outcome
@@ -88,10 +88,10 @@ class Chat:
 
     async def _deliver(self, text: str, delivery: Delivery) -> str:
         item = QueueItem(id=new_id(), text=text, created_at=1, delivery=delivery)
-        await self.command(do.Send(item=item))
+        await self.command(commands.Send(item=item))
         return item.id
 
-    async def command(self, command: do.Command) -> Any:
+    async def command(self, command: commands.Command) -> Any:
         """Straight over the link, for what no client asks for by itself."""
         world = self.world
         return await world.hub.machines.call(world.caller.namespace, world.machine_id, self.id, command)
@@ -107,7 +107,7 @@ class Chat:
 
     async def warm(self) -> None:
         """Ask for a process and do not wait for it: as somebody does who begins to type."""
-        await self.command(do.Warm())
+        await self.command(commands.Prewarm())
 
     async def cancel(self, item: str) -> None:
         await self.world.hub.sessions.cancel(self.world.caller, self.id, item)

@@ -18,11 +18,11 @@ from farsteer.client.session import AsyncSession
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.queue import ItemState
-from farsteer.faces.server import ServerConfig, serve
+from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.client.proxy import proxy
-from tests.faces.realtime.clients import python
-from tests.faces.realtime.streams import Stream, subscribed
+from tests.faces.events.clients import python
+from tests.faces.events.streams import Stream, subscribed
 from tests.scenarios import log as read
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Account, Stack, farsteer

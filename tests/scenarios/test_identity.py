@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.base import Registered, Said
-from farsteer.core import commands as do
+from farsteer.agents.base import EventEmitted, Registered
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.errors import ErrorCode, FarsteerError, NotFound
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.actor import SessionActor
@@ -34,7 +34,7 @@ async def test_01_fresh_create(chat: Chat) -> None:
     assert not chat.state.registered
     await chat.say("say hello")
     (plan,) = chat.adapter.plans
-    assert plan.decision.start is Start.CREATE
+    assert plan.decision.start is LaunchMode.CREATE
     assert plan.decision.native_id == chat.id
     assert chat.state.registered
     assert chat.state.native_id == chat.id
@@ -55,7 +55,7 @@ async def test_02_create_and_resume_never_together(world: World) -> None:
     await chat.say("say stopped")
     await world.restart_runner()
     await chat.say("say restarted")
-    assert chat.adapter.starts == [Start.CREATE, *[Start.RESUME] * 4]
+    assert chat.adapter.starts == [LaunchMode.CREATE, *[LaunchMode.RESUME] * 4]
     assert {plan.decision.native_id for plan in chat.adapter.plans} == {chat.id}
     assert not any(plan.cut_at or plan.fork_of for plan in chat.adapter.plans)
     generations = [plan.generation for plan in chat.adapter.plans]
@@ -69,7 +69,7 @@ async def test_03_second_launch_resumes(world: World) -> None:
     await chat.say(WORD)
     await chat.configure(model="demo-1-mini")
     plan = await chat.adapter.asked(2)
-    assert (plan.decision.start, plan.decision.native_id) == (Start.RESUME, chat.id)
+    assert (plan.decision.start, plan.decision.native_id) == (LaunchMode.RESUME, chat.id)
     assert plan.model == "demo-1-mini"
     assert (await chat.say(RECALL)).answer == "dolphin"
 
@@ -116,7 +116,7 @@ async def test_06_never_queried_row(world: World) -> None:
     await unused.say("say hello")
     assert (await used.say(RECALL)).answer == "dolphin"
     decided = [(plan.session_id, plan.decision.start) for plan in world.demo.plans[2:]]
-    assert decided == [(unused.id, Start.CREATE), (used.id, Start.RESUME)]
+    assert decided == [(unused.id, LaunchMode.CREATE), (used.id, LaunchMode.RESUME)]
 
 
 @pytest.mark.parametrize("stored", [False, True], ids=["no native id", "native id"])
@@ -136,10 +136,10 @@ async def test_07_non_uuid_hub_id(home: Path, tmp_path: Path, *, stored: bool) -
     actor = SessionActor(spec, SessionLog(state, journal, out), context)
     actor.begin()
     for text in ("say one", "say two"):
-        await actor.ask(do.Send(item=QueueItem(id=new_id(), text=text, created_at=1)))
+        await actor.ask(commands.Send(item=QueueItem(id=new_id(), text=text, created_at=1)))
         await out.until(ev.TurnEnd, 1 if text == "say one" else 2, reason=TurnEndReason.END_TURN)
-        await actor.ask(do.Stop())
-    assert demo.starts == [Start.RESUME if stored else Start.CREATE, Start.RESUME]
+        await actor.ask(commands.Stop())
+    assert demo.starts == [LaunchMode.RESUME if stored else LaunchMode.CREATE, LaunchMode.RESUME]
     (used,) = {plan.decision.native_id for plan in demo.plans}
     assert is_uuid(used or "")
     assert not stored or used == native
@@ -154,7 +154,7 @@ async def test_08_prewarm_timeout_does_not_unregister(chat: Chat, world: World) 
     await chat.kill_agent()
     await chat.adapter.started(2)
     assert len(world.demo.errors) == 1
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME, Start.RESUME]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME, LaunchMode.RESUME]
     assert chat.state.registered
     assert (await chat.say(RECALL)).answer == "dolphin"
 
@@ -181,7 +181,7 @@ async def _switch_while_warming(world: World, *, history: bool) -> None:
     adapter.gate.set()
     await adapter.started(3)
     assert (await chat.say(RECALL)).answer == ("dolphin" if history else "You have told me no password.")
-    assert adapter.starts[1:] == [Start.RESUME if history else Start.CREATE] * 2
+    assert adapter.starts[1:] == [LaunchMode.RESUME if history else LaunchMode.CREATE] * 2
     assert adapter.plans[2].model == "demo-1-mini"
     assert adapter.errors == []
     assert chat.of(ev.Notice) == []
@@ -194,7 +194,7 @@ async def test_11_already_in_use(chat: Chat, world: World) -> None:
     world.demo.blind = True
     await world.start_runner()
     assert (await chat.say(RECALL)).answer == "dolphin"
-    assert world.demo.starts == [Start.CREATE, Start.CREATE, Start.RESUME]
+    assert world.demo.starts == [LaunchMode.CREATE, LaunchMode.CREATE, LaunchMode.RESUME]
     assert chat.state.registered
     assert chat.state.native_id == chat.id
 
@@ -204,7 +204,7 @@ async def test_11_already_in_use_and_then_gone(chat: Chat, world: World) -> None
     await chat.stop()
     world.demo.behave.extend(["in-use", "missing"] * 5)
     assert await chat.outcome(await chat.send("say never")) is ItemState.FAILED
-    assert world.demo.starts[1:] == [Start.CREATE, Start.RESUME, Start.CREATE]
+    assert world.demo.starts[1:] == [LaunchMode.CREATE, LaunchMode.RESUME, LaunchMode.CREATE]
     assert chat.resting()
     assert len(chat.of(ev.StatusUpdate, status=SessionStatus.FAILED)) == 1
     world.demo.behave.clear()
@@ -221,14 +221,14 @@ async def test_12_conversation_gone(world: World, agent: str) -> None:
     await chat.stop()
     world.lose(chat)
     assert "dolphin" not in (await chat.say(recall)).answer
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME, Start.CREATE]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME, LaunchMode.CREATE]
     (notice,) = chat.of(ev.Notice)
     assert notice.code == ErrorCode.CONVERSATION_MISSING
     assert [entry.id for entry in await chat.log()][: len(before)] == before
     await chat.say("The password is salmon.")
     await chat.stop()
     assert "salmon" in (await chat.say(recall)).answer
-    assert chat.adapter.starts[3:] == [Start.RESUME]
+    assert chat.adapter.starts[3:] == [LaunchMode.RESUME]
 
 
 @pytest.mark.parametrize("agent", ["demo", "droid"])
@@ -246,7 +246,7 @@ async def test_13_server_assigned_id_survives_restart(world: World, agent: str) 
     said = await chat.say(RECALL if agent == "demo" else "recall")
     assert "dolphin" in said.answer
     decision = chat.adapter.plans[1].decision
-    assert (decision.start, decision.native_id) == (Start.RESUME, native)
+    assert (decision.start, decision.native_id) == (LaunchMode.RESUME, native)
     assert (await chat.view()).native_id == native
 
 
@@ -257,7 +257,7 @@ async def test_14_new_session_is_not_resumed(world: World, *, learned: bool) -> 
     chat = await world.create()
     await world.restart_runner()
     await chat.say("say hello")
-    assert chat.adapter.starts == [Start.CREATE, Start.CREATE]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.CREATE]
     assert chat.state.registered
 
 
@@ -268,7 +268,7 @@ async def test_15_cross_runtime_open(chat: Chat, world: World) -> None:
     other = world.agents["demo"] = world.droid()
     await world.start_runner()
     assert await chat.outcome(await chat.send(RECALL)) is ItemState.FAILED
-    assert other.starts == [Start.REFUSE]
+    assert other.starts == [LaunchMode.REFUSE]
     assert other.launches == []
     (failed,) = chat.of(ev.StatusUpdate, status=SessionStatus.FAILED)
     assert "another agent" in (failed.error or "")
@@ -285,7 +285,7 @@ async def test_16_late_init_of_a_dead_launch(chat: Chat) -> None:
     await chat.resume()
     before, seq = chat.state, chat.entries[-1].seq
     dead = chat.adapter.taps[0]
-    await dead.put([Registered(native_id=new_id()), Said(event=ev.TitleUpdate(title="a ghost"))])
+    await dead.put([Registered(native_id=new_id()), EventEmitted(event=ev.TitleUpdate(title="a ghost"))])
     await chat.say("say hello")
     assert chat.state.native_id == before.native_id == chat.id
     assert [kind for kind in chat.kinds()[seq:] if kind == "title_update"] == []
@@ -311,7 +311,7 @@ async def test_18_deleted_session_not_revived(chat: Chat, world: World) -> None:
     assert file.exists()
     await chat.delete()
     await eventually(lambda: world.runner.actor(chat.id) is None and not chat.alive())
-    await tap.put([Said(event=ev.AgentMessage(message_id="late", text="a ghost"))])
+    await tap.put([EventEmitted(event=ev.AgentMessage(message_id="late", text="a ghost"))])
     for attempt in (chat.resume, chat.view, lambda: chat.send("hello")):
         with pytest.raises(NotFound):
             await attempt()

@@ -10,12 +10,12 @@ import time
 import psutil
 import pytest
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.api import SendMessage, SessionNotCreated
 from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
 from tests.hub.scripted import caller
 from tests.scenarios.chat import Chat, lives
@@ -94,7 +94,7 @@ async def test_24_crash_mid_turn(world: World, agent: str) -> None:
     assert all(message.partial for message in turn.of(ev.AgentMessage))
     assert "dolphin" in (await chat.turn(recall)).answer
     assert (await chat.turn(last)).answer == "last"
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
     assert (await chat.say("say later")).answer == "later"
     assert chat.state.turn_id is None
     assert not (await chat.view()).thinking
@@ -109,7 +109,7 @@ async def test_25_crash_while_idle(chat: Chat) -> None:
     assert chat.of(ev.Notice) == []
     assert not any(update.error for update in chat.of(ev.StatusUpdate))
     assert (await chat.say(RECALL)).answer == "dolphin"
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
 
 
 async def test_26_hard_kill_keeps_queue(world: World) -> None:
@@ -163,7 +163,7 @@ async def test_29_every_cleared_queue_is_announced(chat: Chat, cleared_by: str) 
     if cleared_by == "stop":
         await chat.stop()
     else:
-        await chat.command(do.Rewind(first_seq=message.seq + 1, cut_at=message.content.anchor))
+        await chat.command(commands.Rewind(first_seq=message.seq + 1, cut_at=message.content.anchor))
     for item in waiting:
         assert await chat.outcome(item) is ItemState.CANCELLED
     assert not set(started(chat)) & {*waiting}
@@ -246,7 +246,7 @@ async def test_33_interrupt_not_acknowledged(world: World, agent: str) -> None:
     assert (await chat.turn(item)).reason is TurnEndReason.CANCELLED
     assert 0.3 <= time.monotonic() - begun < 8
     assert (await chat.say("say after")).answer == "after"
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
 
 
 @pytest.mark.parametrize("by", ["abort", "stop", "send now"])

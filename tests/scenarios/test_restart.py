@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus, ToolStatus, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import ItemState
 from tests.scenarios.agents import Recording
@@ -66,7 +66,7 @@ async def test_41_config_change_in_a_running_turn(fixed: Chat) -> None:
     await fixed.adapter.started(2)
     assert (await fixed.say(RECALL)).answer == "dolphin"
     assert "model other," in (await fixed.say("model")).answer
-    assert fixed.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert fixed.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
 
 
 async def test_42_stale_latch(fixed: Chat) -> None:
@@ -128,7 +128,7 @@ async def test_45_inactivity(world: World) -> None:
     assert turn.reason is TurnEndReason.FAILED
     assert "said nothing" in (turn.error or "")
     assert (await chat.say(RECALL)).answer == "dolphin"
-    assert chat.adapter.starts == [Start.CREATE, Start.RESUME]
+    assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
     said = (await chat.say("history")).answer
     assert [line.split(": ")[1] for line in said.split("\n") if "user:" in line] == [WORD, "hang", RECALL]
 
@@ -220,7 +220,7 @@ async def test_51_warm_process_is_idle(world: World, agent: str) -> None:
     before = chat.state.seq
     await chat.kill_agent()
     await chat.adapter.started(2)
-    await chat.command(do.Configure(title="a fence"))
+    await chat.command(commands.Configure(title="a fence"))
     assert [entry.content for entry in chat.entries if entry.seq > before] == [
         *chat.of(ev.LaunchEnd),
         *chat.of(ev.TitleUpdate),
@@ -240,7 +240,7 @@ async def test_52_identity_change_stops_idle_process(world: World, chat: Chat) -
     other = await world.create()
     assert (await other.say(RECALL)).answer == "You have told me no password."
     first = next(entry.seq for entry in chat.entries if isinstance(entry.content, ev.UserMessage))
-    await chat.command(do.Rewind(first_seq=first, cut_at=None))
+    await chat.command(commands.Rewind(first_seq=first, cut_at=None))
     assert pid not in chat.alive()
     assert (await chat.say(RECALL)).answer == "You have told me no password."
     assert chat.state.native_id not in (chat.id, other.state.native_id)

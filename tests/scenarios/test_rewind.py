@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from farsteer.agents.base import Launch, LaunchPlan, Output, Said, Sink
-from farsteer.core import commands as do
+from farsteer.agents.base import EventEmitted, Launch, LaunchPlan, Output, Sink
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
-from farsteer.faces.server import ServerConfig, serve
+from farsteer.faces.app import ServerConfig, serve
 from tests.scenarios import log as read
 from tests.scenarios.agents import RecordedDemo
 from tests.scenarios.chat import Chat
@@ -142,10 +142,10 @@ async def test_61_rewind_to_the_first_message(world: World, me: Account, agent: 
     assert (await remembered(chat)).lower().startswith("nothing")
     after = await chat.view()
     assert after.native_id != before.native_id
-    assert chat.adapter.plans[-1].decision.start is Start.CREATE
+    assert chat.adapter.plans[-1].decision.start is LaunchMode.CREATE
     await world.restart_runner()
     assert "dolphin" not in await remembered(chat)
-    assert chat.adapter.plans[-1].decision.start is Start.RESUME
+    assert chat.adapter.plans[-1].decision.start is LaunchMode.RESUME
     assert [one["id"] for one in (await me.get_json("/api/sessions"))["sessions"]] == [chat.id]
 
 
@@ -165,8 +165,8 @@ class _WithoutAnchors:
 
 
 def _unnamed(output: Output) -> Output:
-    if isinstance(output, Said) and isinstance(output.event, ev.AgentMessage | ev.AgentThought):
-        return Said(replace(output.event, anchor=None))
+    if isinstance(output, EventEmitted) and isinstance(output.event, ev.AgentMessage | ev.AgentThought):
+        return EventEmitted(replace(output.event, anchor=None))
     return output
 
 
@@ -182,7 +182,7 @@ async def test_62_unknown_anchor(world: World, me: Account) -> None:
     assert len(chat.of(ev.Notice, code="anchor_unknown")) == 1, "and people are told"
     assert "dolphin" in await remembered(chat), "too much is better than nothing"
     assert (await chat.view()).native_id == before.native_id
-    assert Start.CREATE not in world.demo.starts[1:]
+    assert LaunchMode.CREATE not in world.demo.starts[1:]
 
 
 async def test_63_agent_rejects_anchor(world: World, me: Account, chat: Chat) -> None:
@@ -388,7 +388,7 @@ async def test_73_two_file_rewind_crash(world: World, me: Account, chat: Chat, m
         await world._cut_link()
         actor = world.runner.actor(chat.id)
         assert actor is not None
-        await actor.ask(do.Rewind(first_seq=seq - 1, cut_at=cut_at))
+        await actor.ask(commands.Rewind(first_seq=seq - 1, cut_at=cut_at))
         assert "remember the whale" in await visible(me, chat)
         await world.crash_runner()
     await world.start_runner()

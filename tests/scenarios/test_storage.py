@@ -24,11 +24,11 @@ from farsteer.client.access import find_token
 from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage
-from farsteer.db.home import HomeLock
 from farsteer.hub import Hub
 from farsteer.hub.secrets import owner_token
 from farsteer.runner.runner import Runner
 from farsteer.runner.settings import load_settings
+from farsteer.storage.home import HomeLock
 from tests.hub.scripted import caller
 from tests.promises.station import Station, machine_is
 from tests.scenarios import log as read
@@ -223,7 +223,7 @@ def test_77_stale_lock(tmp_path: Path) -> None:
 @contextmanager
 def holding(home: Path) -> Generator[subprocess.Popen[bytes]]:
     script = (
-        "import sys; from pathlib import Path; from farsteer.db.home import HomeLock\n"
+        "import sys; from pathlib import Path; from farsteer.storage.home import HomeLock\n"
         "lock = HomeLock(Path(sys.argv[1]), 'runner'); print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(home)]

@@ -15,9 +15,9 @@ from typing import Any
 from farsteer.core.lines import Line, LineSplitter
 from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
-from farsteer.faces.house import Open
-from farsteer.rpc.errors import RpcError, unknown_method
-from farsteer.rpc.peer import Lines, Peer
+from farsteer.faces.hub_connection import Open
+from farsteer.jsonrpc.errors import RpcError, unknown_method
+from farsteer.jsonrpc.peer import Peer, Transport
 from tests.support.acp_schema import Wire
 
 SECONDS = 30.0
@@ -52,7 +52,7 @@ def choosing(*kinds: str) -> Answer:
 class Editor:
     """A client over any road. Everything that passes is held to the official schema."""
 
-    def __init__(self, lines: Lines, answer: Answer = nobody, *, strict: bool = True) -> None:
+    def __init__(self, lines: Transport, answer: Answer = nobody, *, strict: bool = True) -> None:
         self.answer = answer
         self.wire = Wire()
         self.updates: list[tuple[str, dict[str, Any]]] = []
@@ -158,7 +158,7 @@ class Editor:
 class _Tap:
     """The road, with everything on it looked at."""
 
-    def __init__(self, lines: Lines, editor: Editor, *, strict: bool) -> None:
+    def __init__(self, lines: Transport, editor: Editor, *, strict: bool) -> None:
         self._lines = lines
         self._editor = editor
         self._strict = strict

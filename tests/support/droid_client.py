@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from farsteer.faces.droid_rpc.lobby import Options
-from farsteer.faces.droid_rpc.server import Server
-from farsteer.faces.house import Open
-from farsteer.faces.stdio import Reader, Writer
+from farsteer.faces.droid.lobby import Options
+from farsteer.faces.droid.server import Server
+from farsteer.faces.hub_connection import Open
+from farsteer.jsonrpc.stdio import Reader, Writer
 
 SECONDS = 30.0
 _LIMIT = 256 * 1024 * 1024

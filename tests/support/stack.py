@@ -15,7 +15,7 @@ import httpx
 
 from farsteer.cli.local import running
 from farsteer.client.access import hub_file, token_file
-from farsteer.faces.server import ServerConfig, serve
+from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.support.eventually import eventually
 

@@ -9,7 +9,8 @@ Rules (the conformance suite in `farsteer.agents.conformance` checks them):
 - After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash. If `send`
   raises, the turn never began: no `TurnEnded` follows, and if the agent's state is unknown its process is ended.
 - Outputs may reach the sink before the call that caused them returns; whoever calls must go on taking them.
-- An approval is asked with `Asked` and stays open until `answer` or the end of the turn; no answer never means yes.
+- An approval is asked with `ApprovalAsked` and stays open until `answer` or the end of the turn. A missing answer never
+  means yes.
 - `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time; a turn
   that it cuts short ends as cancelled.
 - `start` that fails because our idea of the conversation is wrong says so by its code: `conversation_in_use` (create),
@@ -27,17 +28,17 @@ from typing import ClassVar, Protocol
 
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment
-from farsteer.core.wire import Wire
+from farsteer.core.session import StoredConversation
+from farsteer.core.wire import WireStruct
 
 
-class LaunchPlan(Wire):
+class LaunchPlan(WireStruct):
     """Everything a launch needs; decided before the process exists."""
 
     session_id: str
@@ -63,7 +64,7 @@ class LaunchPlan(Wire):
     startup_timeout: float = 60.0
 
 
-class Prompt(Wire):
+class Prompt(WireStruct):
     turn_id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -71,41 +72,41 @@ class Prompt(Wire):
     """Our name for the message: its anchor, where the agent takes one."""
 
 
-class Said(Wire):
+class EventEmitted(WireStruct):
     """Something for the log."""
 
     event: SessionEvent
 
 
-class Fragment(Wire):
+class DeltaEmitted(WireStruct):
     """A live fragment."""
 
     delta: Delta
 
 
-class Asked(Wire):
+class ApprovalAsked(WireStruct):
     approval: Approval
 
 
-class Withdrawn(Wire):
+class ApprovalWithdrawn(WireStruct):
     """The agent no longer waits for this approval."""
 
     approval_id: str
 
 
-class TurnEnded(Wire):
+class TurnEnded(WireStruct):
     turn_id: str
     reason: TurnEndReason
     error: str | None = None
 
 
-class Registered(Wire):
+class Registered(WireStruct):
     """The agent has durably accepted a conversation under this id."""
 
     native_id: str
 
 
-class Exited(Wire):
+class Exited(WireStruct):
     """The process is gone and reaped."""
 
     exit_code: int | None
@@ -113,7 +114,7 @@ class Exited(Wire):
     stderr: str | None = None
 
 
-Output = Said | Fragment | Asked | Withdrawn | TurnEnded | Registered | Exited
+Output = EventEmitted | DeltaEmitted | ApprovalAsked | ApprovalWithdrawn | TurnEnded | Registered | Exited
 
 
 class Sink(Protocol):
@@ -189,8 +190,8 @@ class Adapter(ABC):
 
     def check(self, plan: LaunchPlan) -> None:
         """Refuse a plan this agent cannot follow. Every `start` begins with it."""
-        can, resumes = self.capabilities, plan.decision.start is Start.RESUME
-        if plan.decision.start is Start.REFUSE:
+        can, resumes = self.capabilities, plan.decision.start is LaunchMode.RESUME
+        if plan.decision.start is LaunchMode.REFUSE:
             raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
         if resumes and not can.resume:
             raise NotCapable("this agent cannot resume a conversation")
@@ -207,11 +208,13 @@ class Adapter(ABC):
         """The agent's own store holds at least one message under this id."""
         return False
 
-    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+    async def conversations(
+        self, state_dir: str, directory: str | None, limit: int
+    ) -> list[StoredConversation]:
         """What the agent has stored, newest first; of one directory, if it is given."""
         raise NotCapable("the conversations of this agent cannot be listed")
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
         """A stored conversation in our words. Raises AgentError `conversation_missing`."""
         raise NotCapable("the conversations of this agent cannot be read")
 

@@ -13,7 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from farsteer.agents.base import Asked, Fragment, Output, Said, TurnEnded, Withdrawn
+from farsteer.agents.base import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
+    Output,
+    TurnEnded,
+)
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import Conflict
 from farsteer.core.events import (
@@ -29,6 +36,7 @@ from farsteer.core.events import (
     ToolStatus,
     TurnEndReason,
 )
+from farsteer.core.recent import RecentIds
 
 _REMEMBERED = 512
 """Finished messages of a turn whose repetition is noticed; more would let a flood eat memory."""
@@ -50,20 +58,19 @@ class _Draft:
     def text(self) -> str:
         return "".join(self.parts)
 
-    def fragment(self, text: str) -> Fragment:
+    def fragment(self, text: str) -> DeltaEmitted:
         delta = Delta(message_id=self.message_id, kind=self.kind, text=text, offset=self.size)
         self.size += len(text)
         if self.size <= _DRAFT_CHARS:
             self.parts.append(text)
-        return Fragment(delta)
+        return DeltaEmitted(delta)
 
 
 class Turns:
     def __init__(self) -> None:
         self.current: str | None = None
         self._drafts: dict[tuple[DeltaKind, str], _Draft] = {}
-        self._finished: set[str] = set()
-        self._finished_before: set[str] = set()
+        self._finished = RecentIds(_REMEMBERED)
         self._tools: set[str] = set()
         self._asked: dict[str, Approval] = {}
         self._out: list[Output] = []
@@ -81,7 +88,6 @@ class Turns:
             raise Conflict("a turn is running already")
         self.current = turn_id
         self._finished.clear()
-        self._finished_before.clear()
 
     def end(self, reason: TurnEndReason, error: str | None = None) -> None:
         """End the running turn; a second end is none."""
@@ -118,7 +124,7 @@ class Turns:
             # Nearly every fragment continues the one before it.
             live[1].append(text)
             return
-        if not text or message_id in self._finished or message_id in self._finished_before:
+        if not text or message_id in self._finished:
             return
         key = (kind, message_id)
         draft = self._drafts.get(key)
@@ -168,11 +174,11 @@ class Turns:
 
     def ask(self, approval: Approval) -> None:
         self._asked[approval.id] = approval
-        self.put(Asked(approval=approval))
+        self.put(ApprovalAsked(approval=approval))
 
     def withdraw(self, approval_id: str) -> None:
         if self._asked.pop(approval_id, None) is not None:
-            self.put(Withdrawn(approval_id=approval_id))
+            self.put(ApprovalWithdrawn(approval_id=approval_id))
 
     def answered(self, approval_id: str) -> None:
         """The approval is open and is answered now."""
@@ -186,13 +192,11 @@ class Turns:
     def _say(self, event: SessionEvent) -> None:
         if self._live is not None:
             self._flush()
-        self._out.append(Said(event))
+        self._out.append(EventEmitted(event))
 
     def _finish(self, kind: DeltaKind, message_id: str) -> bool:
-        if message_id in self._finished or message_id in self._finished_before:
+        if message_id in self._finished:
             return False
-        if len(self._finished) >= _REMEMBERED:
-            self._finished_before, self._finished = self._finished, set()
         self._finished.add(message_id)
         if self._drafts:
             self._flush()

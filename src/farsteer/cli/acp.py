@@ -17,7 +17,7 @@ from farsteer.cli.logs import log_to_stderr
 from farsteer.cli.main import DONE
 
 if TYPE_CHECKING:
-    from farsteer.client.steering import Steering
+    from farsteer.client.hub_client import HubClient
 
 ABOUT = """\
 An agent for editors that speak the Agent Client Protocol (Zed, JetBrains, Neovim,
@@ -91,7 +91,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     return [*options, "--lenient"] if arguments.lenient else options
 
 
-async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> Steering:
+async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> HubClient:
     """A hub. An editor that starts us anew does not wait for the end of the one before, so we do, for a while."""
     from farsteer.cli.exec import steering
     from farsteer.core.errors import Conflict
@@ -110,12 +110,12 @@ async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> Steer
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.faces.acp.greeting import Options
     from farsteer.faces.acp.server import Pipes, converse
-    from farsteer.faces.stdio import Reader, Writer, take_over
+    from farsteer.jsonrpc.stdio import Reader, Writer, take_over
 
     source, target = take_over()
 
     @asynccontextmanager
-    async def hub() -> AsyncGenerator[Steering]:
+    async def hub() -> AsyncGenerator[HubClient]:
         async with AsyncExitStack() as opened:
             found = await _found(arguments, opened)
             # What is there now stays to the end: the collector need not look through it for every page of a log.

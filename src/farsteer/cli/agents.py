@@ -13,7 +13,7 @@ from farsteer.cli import context
 from farsteer.cli.main import DONE
 from farsteer.cli.text import clean, facts_table, table
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.wire import encode, plain
+from farsteer.core.wire import encode, to_builtins
 
 ABOUT = """\
 Which agents this machine has, and how to get the others; with a NAME what that
@@ -105,7 +105,7 @@ def _described(info: AgentInfo) -> str:
 
 
 def _can(capabilities: Capabilities) -> str:
-    given: dict[str, bool] = plain(capabilities)
+    given: dict[str, bool] = to_builtins(capabilities)
     return ", ".join(name for name, yes in given.items() if yes)
 
 

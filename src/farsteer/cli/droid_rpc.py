@@ -15,13 +15,13 @@ from farsteer.cli.exec import DROID_FORMAT, is_remote, steering
 from farsteer.cli.logs import log_to_stderr
 from farsteer.cli.main import DONE
 from farsteer.core.errors import BadRequest
-from farsteer.faces.droid_rpc.dialect import DIALECTS, DOCUMENTED
-from farsteer.faces.droid_rpc.lobby import Options
-from farsteer.faces.droid_rpc.modes import LEVELS, level_mode, wanted_effort
-from farsteer.faces.droid_rpc.params import Dials
+from farsteer.faces.droid.dialect import DIALECTS, DOCUMENTED
+from farsteer.faces.droid.lobby import Options
+from farsteer.faces.droid.modes import LEVELS, level_mode, wanted_effort
+from farsteer.faces.droid.params import Dials
 
 if TYPE_CHECKING:
-    from farsteer.client.steering import Steering
+    from farsteer.client.hub_client import HubClient
 
 ABOUT = f"""\
 Speak Droid's {DROID_FORMAT} on stdin and stdout: a program written for
@@ -86,13 +86,13 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    from farsteer.faces.droid_rpc.server import Server
-    from farsteer.faces.stdio import Reader, Writer, take_over
+    from farsteer.faces.droid.server import Server
+    from farsteer.jsonrpc.stdio import Reader, Writer, take_over
 
     source, target = take_over()
 
     @asynccontextmanager
-    async def hub() -> AsyncGenerator[Steering]:
+    async def hub() -> AsyncGenerator[HubClient]:
         async with steering(arguments) as (found, _):
             yield found
 

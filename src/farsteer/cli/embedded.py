@@ -9,7 +9,7 @@ from pathlib import Path
 from farsteer.cli.local import running
 from farsteer.core.errors import Conflict
 from farsteer.core.ids import DEFAULT_NAMESPACE
-from farsteer.faces.steering import HubSteering
+from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Caller, Hub
 from farsteer.hub.caller import ALL_SCOPES
 
@@ -25,7 +25,7 @@ OWNER = Caller(
 
 
 @asynccontextmanager
-async def embedded(home: Path) -> AsyncGenerator[HubSteering]:
+async def embedded(home: Path) -> AsyncGenerator[InProcessClient]:
     """Hub and runner on `home` for as long as the block runs."""
     try:
         hub = await Hub.open(home)
@@ -37,6 +37,6 @@ async def embedded(home: Path) -> AsyncGenerator[HubSteering]:
         ) from error
     try:
         async with running(hub, home):
-            yield HubSteering(hub, OWNER)
+            yield InProcessClient(hub, OWNER)
     finally:
         await hub.close()

@@ -19,7 +19,7 @@ from farsteer.core.modes import PermissionMode, ReasoningEffort
 DROID_FORMAT = "stream-jsonrpc"
 
 if TYPE_CHECKING:
-    from farsteer.client.steering import Steering
+    from farsteer.client.hub_client import HubClient
 
 ABOUT = """\
 Send one prompt to an agent and print its answer. If a hub runs on this home, or
@@ -126,7 +126,7 @@ def is_remote(arguments: argparse.Namespace) -> bool:
 
 
 @asynccontextmanager
-async def steering(arguments: argparse.Namespace) -> AsyncGenerator[tuple[Steering, bool]]:
+async def steering(arguments: argparse.Namespace) -> AsyncGenerator[tuple[HubClient, bool]]:
     """A hub to steer, and whether it goes on without us."""
     home = context.home(arguments)
     if is_remote(arguments):

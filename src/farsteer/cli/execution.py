@@ -17,8 +17,8 @@ from farsteer.cli.terminal import read_line
 from farsteer.cli.text import clean
 from farsteer.cli.view import Line, lines_of
 from farsteer.client.access import absolute
+from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
-from farsteer.client.steering import Steering
 from farsteer.client.turn import Turn, TurnResult, TurnUpdate
 from farsteer.core import events as ev
 from farsteer.core.api import CreateSession, Deny
@@ -27,20 +27,20 @@ from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import Entry, TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.session import Usage
-from farsteer.core.wire import Wire, encode
+from farsteer.core.wire import WireStruct, encode
 
 _SETTLE_SECONDS = 0.1
 _PROGRESS = (ev.ToolCall, ev.ToolCallUpdate, ev.Plan, ev.Notice, ev.ApprovalResolved)
 
 
-class EntryLine(Wire, tag_field="type", tag="message-received"):
+class EntryLine(WireStruct, tag_field="type", tag="message-received"):
     """A line of JSON: the entry as live events show it."""
 
     session_id: str
     message: Entry
 
 
-class ResultLine(Wire, tag_field="type", tag="result", omit_defaults=False):
+class ResultLine(WireStruct, tag_field="type", tag="result", omit_defaults=False):
     """The last line."""
 
     session_id: str
@@ -55,7 +55,7 @@ class ResultLine(Wire, tag_field="type", tag="result", omit_defaults=False):
 
 class Execution:
     def __init__(
-        self, steering: Steering, arguments: argparse.Namespace, interrupts: Interrupts, *, remote: bool
+        self, steering: HubClient, arguments: argparse.Namespace, interrupts: Interrupts, *, remote: bool
     ) -> None:
         self._steering = steering
         self._interrupts = interrupts

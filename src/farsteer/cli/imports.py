@@ -12,8 +12,8 @@ from farsteer.cli import context
 from farsteer.cli.main import DONE
 from farsteer.cli.text import ago, clean, one_line, table
 from farsteer.client.machines import choose_machine
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import BadRequest, NotFound
+from farsteer.core.session import StoredConversation
 from farsteer.core.wire import encode
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _directory(arguments: argparse.Namespace) -> str | None:
 
 
 async def _adopt(
-    client: AsyncClient, machine: str, found: list[Conversation], arguments: argparse.Namespace
+    client: AsyncClient, machine: str, found: list[StoredConversation], arguments: argparse.Namespace
 ) -> None:
     for given in arguments.ids:
         session = await client.adopt(
@@ -75,7 +75,7 @@ async def _adopt(
         print(session.id)
 
 
-def _chosen(found: list[Conversation], given: str) -> Conversation:
+def _chosen(found: list[StoredConversation], given: str) -> StoredConversation:
     matching = [one for one in found if one.native_id.startswith(given)]
     exact = [one for one in matching if one.native_id == given]
     if len(exact or matching) == 1:
@@ -85,7 +85,7 @@ def _chosen(found: list[Conversation], given: str) -> Conversation:
     raise BadRequest(f"{len(matching)} conversations begin with {given!r}")
 
 
-def _list(found: list[Conversation], arguments: argparse.Namespace) -> None:
+def _list(found: list[StoredConversation], arguments: argparse.Namespace) -> None:
     if arguments.json:
         for one in found:
             print(encode(one).decode())
@@ -97,7 +97,7 @@ def _list(found: list[Conversation], arguments: argparse.Namespace) -> None:
     print(table([header, *map(_row, found)], get_terminal_size().columns))
 
 
-def _row(one: Conversation) -> tuple[str, ...]:
+def _row(one: StoredConversation) -> tuple[str, ...]:
     return (
         clean(one.native_id)[:13],
         ago(one.updated_at),

@@ -47,7 +47,7 @@ def _ask(hub: str | None) -> tuple[str, str]:
 
 async def _run(home: Path, url: str, token: str) -> int:
     from farsteer.client import AsyncClient
-    from farsteer.db.home import prepare_home, write_secret
+    from farsteer.storage.home import prepare_home, write_secret
 
     async with AsyncClient(url, token) as client:
         machines = await client.machines()

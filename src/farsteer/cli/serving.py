@@ -17,9 +17,9 @@ from farsteer.cli.logs import log_to_stderr
 from farsteer.client.access import HubFile, hub_file, running_hub, token_file
 from farsteer.core.errors import Conflict
 from farsteer.core.wire import encode
-from farsteer.db.home import write_secret
-from farsteer.faces.server import ServerConfig, serve
+from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
+from farsteer.storage.home import write_secret
 
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
 

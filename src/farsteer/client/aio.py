@@ -17,12 +17,12 @@ from farsteer.client.http import CREATE_SECONDS, Connection
 from farsteer.client.machines import choose_machine
 from farsteer.client.stream import EventStream
 from farsteer.core import api
-from farsteer.core.conversation import Conversation
 from farsteer.core.events import Entry, SessionStatus, decode_entry
 from farsteer.core.ids import new_id
 from farsteer.core.lines import LineSplitter
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery, QueueItem
+from farsteer.core.session import StoredConversation
 
 if TYPE_CHECKING:
     from farsteer.client.session import AsyncSession
@@ -90,7 +90,7 @@ class AsyncClient:
 
     async def conversations(
         self, machine_id: str, agent: str, *, directory: str | None = None, limit: int = 100
-    ) -> list[Conversation]:
+    ) -> list[StoredConversation]:
         """What an agent of a machine has stored, newest first, whether or not it is a session already."""
         path = f"/api/machines/{_part(machine_id)}/conversations"
         query = {"agent": agent, "directory": directory, "limit": limit}

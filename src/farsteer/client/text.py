@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from farsteer.core.events import Delta
-
-_REMEMBERED = 256
-"""Finished messages whose repetition is noticed, at least."""
+from farsteer.core.recent import RecentIds
 
 
 class LiveText:
@@ -13,8 +11,7 @@ class LiveText:
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}
-        self._done: set[str] = set()
-        self._done_before: set[str] = set()
+        self._finished = RecentIds()
 
     def fragment(self, delta: Delta) -> str:
         """The part of `delta` that was not shown yet; nothing after a hole."""
@@ -29,10 +26,8 @@ class LiveText:
         """The part of the finished message that was not shown yet."""
         if self.finished(message_id):
             return ""
-        if len(self._done) >= _REMEMBERED:
-            self._done_before, self._done = self._done, set()
-        self._done.add(message_id)
+        self._finished.add(message_id)
         return text[self._shown.pop(message_id, 0) :]
 
     def finished(self, message_id: str) -> bool:
-        return message_id in self._done or message_id in self._done_before
+        return message_id in self._finished

@@ -12,14 +12,13 @@ from msgspec import Meta, Struct
 
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import ErrorCode
-from farsteer.core.events import Command, Entry, FilesRestored, SessionStatus
+from farsteer.core.events import Entry, FilesRestored, SessionStatus, SlashCommand
 from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
-from farsteer.core.session import SessionState, SessionType, Usage, Worktree
-from farsteer.core.wire import Wire
+from farsteer.core.session import SessionState, SessionType, StoredConversation, Usage, Worktree
+from farsteer.core.wire import WireStruct
 
 MAX_TEXT = 1_000_000
 MAX_BODY = 32 * 1024 * 1024
@@ -30,37 +29,37 @@ Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Request(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class RequestBody(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     pass
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Response(Struct, frozen=True, rename="camel"):
+class ResponseBody(Struct, frozen=True, rename="camel"):
     """Every field is always present, so that a reader never has to guess a default."""
 
 
-class AuthRequest(Request):
+class AuthRequest(RequestBody):
     access_token: Annotated[str, Meta(min_length=1, max_length=512)]
     email: Annotated[str, Meta(max_length=254)] | None = None
     client_id: Annotated[str, Meta(max_length=100)] | None = None
     device_type: Annotated[str, Meta(max_length=100)] | None = None
 
 
-class User(Wire):
+class User(WireStruct):
     id: int
     email: str
     client_id: str | None = None
     device_type: str | None = None
 
 
-class AuthResponse(Response):
+class AuthResponse(ResponseBody):
     token: str
     user: User
     namespace: str
     expires_at: int
 
 
-class MachineView(Response):
+class MachineView(ResponseBody):
     id: str
     active: bool
     active_at: int
@@ -73,15 +72,15 @@ class MachineView(Response):
     roots: tuple[str, ...]
 
 
-class MachinesResponse(Response):
+class MachinesResponse(ResponseBody):
     machines: list[MachineView]
 
 
-class MachineResponse(Response):
+class MachineResponse(ResponseBody):
     machine: MachineView
 
 
-class AgentOnMachine(Response):
+class AgentOnMachine(ResponseBody):
     machine_id: str
     available: bool
     version: str | None
@@ -89,14 +88,14 @@ class AgentOnMachine(Response):
     install: str | None
 
 
-class AgentView(Response):
+class AgentView(ResponseBody):
     name: str
     title: str
     capabilities: Capabilities
     machines: list[AgentOnMachine]
 
 
-class AgentsResponse(Response):
+class AgentsResponse(ResponseBody):
     agents: list[AgentView]
 
 
@@ -108,7 +107,7 @@ ModelMode = Literal[
 Value = Annotated[str, Meta(max_length=100_000)]
 
 
-class NewMcpServer(Request):
+class NewMcpServer(RequestBody):
     """A server of tools for the agent. `env` and `headers` are given to the agent's machine and shown to nobody."""
 
     name: Name
@@ -129,7 +128,7 @@ class NewMcpServer(Request):
         )  # fmt: skip
 
 
-class CreateSession(Request):
+class CreateSession(RequestBody):
     machine_id: Annotated[str, Meta(min_length=1, max_length=100)]
     directory: Path
     agent: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
@@ -150,7 +149,7 @@ class CreateSession(Request):
     additional_directories: Annotated[list[Path], Meta(max_length=100)] = []
 
 
-class LogLineView(Response):
+class LogLineView(ResponseBody):
     timestamp: int
     step: str
     message: str
@@ -172,13 +171,13 @@ class SessionNotCreated(
     """What an error body would have there: the session that has the conversation already."""
 
 
-class ForkedFrom(Response):
+class ForkedFrom(ResponseBody):
     session_id: str
     seq: int
     """The last entry of that session that was taken over."""
 
 
-class SessionView(Response):
+class SessionView(ResponseBody):
     id: str
     namespace: str
     machine_id: str
@@ -205,7 +204,7 @@ class SessionView(Response):
     approvals: tuple[Approval, ...]
     pending_requests_count: int
     usage: Usage
-    commands: tuple[Command, ...]
+    commands: tuple[SlashCommand, ...]
     last_message: str | None
     error: str | None
     permission_timeout: float | None
@@ -223,20 +222,20 @@ class SessionView(Response):
         )  # fmt: skip
 
 
-class SessionsResponse(Response):
+class SessionsResponse(ResponseBody):
     sessions: list[SessionView]
     next_cursor: str | None
 
 
-class SessionResponse(Response):
+class SessionResponse(ResponseBody):
     session: SessionView
 
 
-class RenameSession(Request):
+class RenameSession(RequestBody):
     title: Name
 
 
-class Page(Response):
+class Page(ResponseBody):
     limit: int
     before_seq: int | None
     after_seq: int | None
@@ -245,12 +244,12 @@ class Page(Response):
     has_more: bool
 
 
-class MessagesResponse(Response):
+class MessagesResponse(ResponseBody):
     messages: list[Entry]
     page: Page
 
 
-class NewAttachment(Request):
+class NewAttachment(RequestBody):
     name: Name
     data: Annotated[str, Meta(extra_json_schema={"format": "byte", "contentEncoding": "base64"})]
     mime_type: Annotated[str, Meta(max_length=100)] = "application/octet-stream"
@@ -259,14 +258,14 @@ class NewAttachment(Request):
         return Attachment(name=self.name, mime_type=self.mime_type, data=self.data, size=size)
 
 
-class SendMessage(Request):
+class SendMessage(RequestBody):
     text: Text
     local_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     attachments: Annotated[list[NewAttachment], Meta(max_length=20)] = []
     delivery: Delivery = Delivery.QUEUE
 
 
-class MessageAccepted(Response):
+class MessageAccepted(ResponseBody):
     id: str
     local_id: str | None
     state: ItemState
@@ -274,60 +273,60 @@ class MessageAccepted(Response):
     """How many messages of this session are before it."""
 
 
-class ClearMessages(Request):
+class ClearMessages(RequestBody):
     keep_count: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
-class MessagesCleared(Response):
+class MessagesCleared(ResponseBody):
     cleared: int
     remaining: int
 
 
-class QueueResponse(Response):
+class QueueResponse(ResponseBody):
     items: list[QueueItem]
 
 
-class Done(Response):
+class Done(ResponseBody):
     ok: Literal[True] = True
 
 
-class SetPermissionMode(Request):
+class SetPermissionMode(RequestBody):
     mode: PermissionMode
 
 
-class SetModel(Request):
+class SetModel(RequestBody):
     model: Name
     reasoning_effort: ReasoningEffort | None = None
 
 
-class Typing(Request):
+class Typing(RequestBody):
     text: Annotated[str, Meta(max_length=10_000)]
     client_id: Annotated[str, Meta(max_length=100)] | None = None
 
 
-class OnlineUser(Response):
+class OnlineUser(ResponseBody):
     email: str
     client_id: str
     device_type: str | None
     session_id: str | None
 
 
-class OnlineUsersResponse(Response):
+class OnlineUsersResponse(ResponseBody):
     users: list[OnlineUser]
 
 
-class ApprovalView(Response):
+class ApprovalView(ResponseBody):
     session_id: str
     session_title: str | None
     agent: str
     approval: Approval
 
 
-class ApprovalsResponse(Response):
+class ApprovalsResponse(ResponseBody):
     approvals: list[ApprovalView]
 
 
-class Approve(Request):
+class Approve(RequestBody):
     decision: Literal["approved", "approved_for_session"] | None = None
     mode: PermissionMode | None = None
     allow_tools: Annotated[list[str], Meta(max_length=100)] = []
@@ -336,13 +335,13 @@ class Approve(Request):
     message: Annotated[str, Meta(max_length=10_000)] | None = None
 
 
-class Deny(Request):
+class Deny(RequestBody):
     decision: Literal["denied", "abort"] | None = None
     option_id: str | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None
 
 
-class ApprovalAnswered(Response):
+class ApprovalAnswered(ResponseBody):
     ok: bool
     outcome: Outcome
     by: str | None
@@ -351,7 +350,7 @@ class ApprovalAnswered(Response):
 ScopeName = Annotated[str, Meta(extra_json_schema={"enum": ["read", "write", "approve", "admin", "runner"]})]
 
 
-class NewToken(Request):
+class NewToken(RequestBody):
     label: Name
     namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     scopes: list[ScopeName] | None = None
@@ -359,7 +358,7 @@ class NewToken(Request):
     """Seconds; None: until revoked."""
 
 
-class TokenView(Response):
+class TokenView(ResponseBody):
     id: str
     label: str
     namespace: str
@@ -369,27 +368,27 @@ class TokenView(Response):
     last_used_at: int | None
 
 
-class TokenCreated(Response):
+class TokenCreated(ResponseBody):
     token: TokenView
     secret: str
     """Shown this once; only its hash is stored."""
 
 
-class TokensResponse(Response):
+class TokensResponse(ResponseBody):
     tokens: list[TokenView]
 
 
-class ErrorBody(Wire):
+class ErrorBody(WireStruct):
     code: ErrorCode
     message: str
     details: dict[str, Any] | None = None
 
 
-class ErrorResponse(Wire):
+class ErrorResponse(WireStruct):
     error: ErrorBody
 
 
-class Health(Response):
+class Health(ResponseBody):
     status: str
     version: str
     protocol: int
@@ -399,7 +398,7 @@ class Health(Response):
 UsageGrouping = Literal["day", "model", "session", "agent", "machine", "turn"]
 
 
-class UsageTotal(Response):
+class UsageTotal(ResponseBody):
     turns: int
     """Turns that used something, each on the day it began."""
     input_tokens: int
@@ -409,7 +408,7 @@ class UsageTotal(Response):
     cost_usd: float
 
 
-class UsageGroup(Response):
+class UsageGroup(ResponseBody):
     key: str | None
     """A day (UTC), or what was grouped by; None: a model nobody named, or sessions that are deleted."""
     turns: int
@@ -420,18 +419,18 @@ class UsageGroup(Response):
     cost_usd: float
 
 
-class UsageResponse(Response):
+class UsageResponse(ResponseBody):
     groups: list[UsageGroup]
     total: UsageTotal
     """Of everything that was asked for, also where `groups` are cut off."""
     truncated: bool
 
 
-class ConversationsResponse(Response):
-    conversations: list[Conversation]
+class ConversationsResponse(ResponseBody):
+    conversations: list[StoredConversation]
 
 
-class ImportConversation(Request):
+class ImportConversation(RequestBody):
     agent: Annotated[str, Meta(min_length=1, max_length=100)]
     native_id: Name
     """The agent's own name for the conversation."""
@@ -441,13 +440,13 @@ class ImportConversation(Request):
 EntrySeq = Annotated[int, Meta(ge=1, le=2**53)]
 
 
-class RewindSession(Request):
+class RewindSession(RequestBody):
     seq: EntrySeq
     """A `user_message` of the visible log: the conversation goes on from before it."""
     restore_files: bool = True
 
 
-class SessionRewound(Response):
+class SessionRewound(ResponseBody):
     seq: int
     """The `rewound` entry of the log."""
     first_seq: int
@@ -460,7 +459,7 @@ class SessionRewound(Response):
     """Messages that waited in the queue."""
 
 
-class ForkSession(Request):
+class ForkSession(RequestBody):
     seq: EntrySeq | None = None
     """A `user_message`: up to before it. Any other entry: up to and with it. Left out: everything."""
     title: Name | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from farsteer.core.errors import BadRequest
 from farsteer.core.modes import PermissionMode, ToolKind
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
 class ApprovalKind(StrEnum):
@@ -29,13 +29,13 @@ class OptionKind(StrEnum):
         return self in (OptionKind.ALLOW_ONCE, OptionKind.ALLOW_ALWAYS)
 
 
-class Option(Wire):
+class Option(WireStruct):
     id: str
     name: str
     kind: OptionKind
 
 
-class Question(Wire):
+class Question(WireStruct):
     id: str
     text: str
     choices: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Question(Wire):
     free_text: bool = False
 
 
-class Approval(Wire):
+class Approval(WireStruct):
     id: str
     kind: ApprovalKind
     title: str
@@ -75,7 +75,7 @@ class Outcome(StrEnum):
         return self in (Outcome.APPROVED, Outcome.APPROVED_FOR_SESSION)
 
 
-class Answer(Wire):
+class Answer(WireStruct):
     """A person's answer. `option_id` is exact or absent; `answers` maps question id to chosen texts."""
 
     outcome: Outcome

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
-class Capabilities(Wire, omit_defaults=False):
+class Capabilities(WireStruct, omit_defaults=False):
     """Each false is answered with `NotCapable`; we never imitate a feature with an injected prompt."""
 
     caller_chosen_id: bool = False
@@ -32,7 +32,7 @@ class Capabilities(Wire, omit_defaults=False):
     """Works in further directories besides the session's own."""
 
 
-class AgentInfo(Wire, omit_defaults=False):
+class AgentInfo(WireStruct, omit_defaults=False):
     """One agent as one machine has it."""
 
     name: str
@@ -47,7 +47,7 @@ class AgentInfo(Wire, omit_defaults=False):
     capabilities: Capabilities = Capabilities()
 
 
-class MachineInfo(Wire, omit_defaults=False):
+class MachineInfo(WireStruct, omit_defaults=False):
     """What a runner says about its machine when it connects."""
 
     id: str

@@ -6,50 +6,50 @@ from farsteer.core.approvals import Answer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
-class Create(Wire, tag_field="do", tag="create"):
+class Create(WireStruct, tag_field="do", tag="create"):
     """Start the session's first launch. Answered when the agent is ready to take a message."""
 
     spec: SessionSpec
 
 
-class Send(Wire, tag_field="do", tag="send"):
+class Send(WireStruct, tag_field="do", tag="send"):
     """Queue a message. Idempotent by the item's id."""
 
     item: QueueItem
 
 
-class Cancel(Wire, tag_field="do", tag="cancel"):
+class Cancel(WireStruct, tag_field="do", tag="cancel"):
     """Take an item out of the queue, or refuse because the agent has it."""
 
     item_id: str
 
 
-class SendNow(Wire, tag_field="do", tag="send_now"):
+class SendNow(WireStruct, tag_field="do", tag="send_now"):
     """Put a waiting item first and interrupt the running turn for it."""
 
     item_id: str
 
 
-class Abort(Wire, tag_field="do", tag="abort"):
+class Abort(WireStruct, tag_field="do", tag="abort"):
     """Interrupt the running turn; the queue goes on."""
 
 
-class Stop(Wire, tag_field="do", tag="stop"):
+class Stop(WireStruct, tag_field="do", tag="stop"):
     """End the process, keep the session."""
 
 
-class Resume(Wire, tag_field="do", tag="resume"):
+class Resume(WireStruct, tag_field="do", tag="resume"):
     """Make sure a process runs."""
 
 
-class Warm(Wire, tag_field="do", tag="warm"):
+class Prewarm(WireStruct, tag_field="do", tag="warm"):
     """A message is near: start a process for it, unseen. Answered at once."""
 
 
-class Rewind(Wire, tag_field="do", tag="rewind"):
+class Rewind(WireStruct, tag_field="do", tag="rewind"):
     """Go on from before entry `first_seq`. The hub has the log, so it says where the agent must cut."""
 
     first_seq: int
@@ -62,12 +62,12 @@ class Rewind(Wire, tag_field="do", tag="rewind"):
     by: str | None = None
 
 
-class Respond(Wire, tag_field="do", tag="respond"):
+class AnswerApproval(WireStruct, tag_field="do", tag="respond"):
     approval_id: str
     answer: Answer
 
 
-class Configure(Wire, tag_field="do", tag="configure"):
+class Configure(WireStruct, tag_field="do", tag="configure"):
     """Change what is given; None leaves a value as it is."""
 
     permission_mode: PermissionMode | None = None
@@ -76,11 +76,11 @@ class Configure(Wire, tag_field="do", tag="configure"):
     title: str | None = None
 
 
-class Delete(Wire, tag_field="do", tag="delete"):
+class Delete(WireStruct, tag_field="do", tag="delete"):
     """End the process and forget the session. Idempotent."""
 
 
-class Conversations(Wire, tag_field="do", tag="conversations"):
+class ListConversations(WireStruct, tag_field="do", tag="conversations"):
     """List what an agent of this machine has stored, newest first. A command to the machine, not to a session."""
 
     agent: str
@@ -89,6 +89,6 @@ class Conversations(Wire, tag_field="do", tag="conversations"):
 
 
 Command = (
-    Create | Send | SendNow | Cancel | Abort | Stop | Resume | Warm | Rewind | Respond | Configure | Delete
-    | Conversations
+    Create | Send | SendNow | Cancel | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure | Delete
+    | ListConversations
 )  # fmt: skip

@@ -15,7 +15,7 @@ import msgspec
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.modes import PermissionMode, ReasoningEffort, ToolKind
 from farsteer.core.queue import Attachment, ItemState, QueueItem
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
 class Role(StrEnum):
@@ -65,11 +65,11 @@ class SessionStatus(StrEnum):
     """The machine's link is down. Only the hub says this, and never stores it."""
 
 
-class TextBlock(Wire, tag_field="type", tag="text"):
+class TextBlock(WireStruct, tag_field="type", tag="text"):
     text: str
 
 
-class DiffBlock(Wire, tag_field="type", tag="diff"):
+class DiffBlock(WireStruct, tag_field="type", tag="diff"):
     path: str
     new_text: str
     old_text: str | None = None
@@ -78,23 +78,23 @@ class DiffBlock(Wire, tag_field="type", tag="diff"):
 ToolContent = TextBlock | DiffBlock
 
 
-class Location(Wire):
+class Location(WireStruct):
     path: str
     line: int | None = None
 
 
-class PlanEntry(Wire):
+class PlanEntry(WireStruct):
     content: str
     status: str = "pending"
     priority: str = "medium"
 
 
-class Command(Wire):
+class SlashCommand(WireStruct):
     name: str
     description: str = ""
 
 
-class Event(Wire, tag_field="kind", kw_only=True):
+class Event(WireStruct, tag_field="kind", kw_only=True):
     meta: dict[str, Any] | None = None
 
 
@@ -147,7 +147,7 @@ class Plan(Event, tag="plan"):
 
 
 class CommandsUpdate(Event, tag="commands_update"):
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SlashCommand, ...] = ()
 
 
 class ModeUpdate(Event, tag="mode_update"):
@@ -236,7 +236,7 @@ class FileRestore(StrEnum):
     """Nobody asked for them."""
 
 
-class FilesRestored(Wire, omit_defaults=False):
+class FilesRestored(WireStruct, omit_defaults=False):
     status: FileRestore
     restored: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -292,7 +292,7 @@ def role_of(event: SessionEvent) -> Role:
     return Role.AGENT if isinstance(event, _AGENT) else Role.SYSTEM
 
 
-class Entry(Wire):
+class Entry(WireStruct):
     """An event in its place in the log: what clients receive as a message."""
 
     id: str
@@ -309,7 +309,7 @@ class DeltaKind(StrEnum):
     TOOL_OUTPUT = "tool_output"
 
 
-class Delta(Wire):
+class Delta(WireStruct):
     """A live fragment of a message that will be stored whole later. `offset` counts the characters before it."""
 
     message_id: str

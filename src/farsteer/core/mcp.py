@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
 class McpTransport(StrEnum):
@@ -14,7 +14,7 @@ class McpTransport(StrEnum):
     SSE = "sse"
 
 
-class McpServer(Wire):
+class McpServer(WireStruct):
     """`command` for a program, `url` for a server elsewhere. What `env` and `headers` hold may be secret."""
 
     name: str
@@ -33,19 +33,19 @@ class McpServer(Wire):
         return [("name", self.name), ("type", self.type.value)]
 
     @property
-    def bare(self) -> McpServer:
+    def without_secrets(self) -> McpServer:
         """That it is there, without anything that opens it: what a hub keeps and shows."""
         return McpServer(name=self.name, type=self.type)
 
 
-def complete(wanted: tuple[McpServer, ...], known: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
+def restore_secrets(wanted: tuple[McpServer, ...], known: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
     """The bare ones of `wanted`, with what is known of them; one that is not known stays out."""
     whole = {server.name: server for server in known}
     found = (server if server.command or server.url else whole.get(server.name) for server in wanted)
     return tuple(server for server in found if server is not None)
 
 
-def fault(servers: tuple[McpServer, ...]) -> str | None:
+def find_fault(servers: tuple[McpServer, ...]) -> str | None:
     """What is wrong with them, if anything."""
     seen: set[str] = set()
     for server in servers:

@@ -37,7 +37,7 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
-class Verdict(StrEnum):
+class ToolPermission(StrEnum):
     ALLOW = "allow"
     ASK = "ask"
     DENY = "deny"
@@ -48,20 +48,20 @@ _EDITS = _HARMLESS | {ToolKind.EDIT, ToolKind.MOVE}
 _SAFE = _EDITS | {ToolKind.EXECUTE}
 
 
-def verdict(mode: PermissionMode, tool: ToolKind) -> Verdict:
+def tool_permission(mode: PermissionMode, tool: ToolKind) -> ToolPermission:
     """May `tool` run now? Only a person can turn an ASK into a yes."""
     match mode:
         case PermissionMode.YOLO | PermissionMode.BYPASS:
-            return Verdict.ALLOW
+            return ToolPermission.ALLOW
         case PermissionMode.PLAN | PermissionMode.READ_ONLY:
-            return Verdict.ALLOW if tool in _HARMLESS else Verdict.DENY
+            return ToolPermission.ALLOW if tool in _HARMLESS else ToolPermission.DENY
         case PermissionMode.DEFAULT:
             allowed = _HARMLESS
         case PermissionMode.ACCEPT_EDITS:
             allowed = _EDITS
         case PermissionMode.SAFE_YOLO:
             allowed = _SAFE
-    return Verdict.ALLOW if tool in allowed else Verdict.ASK
+    return ToolPermission.ALLOW if tool in allowed else ToolPermission.ASK
 
 
 def requested_mode(mode: PermissionMode | None, *, yolo: bool | None) -> PermissionMode:

@@ -7,10 +7,10 @@ from enum import StrEnum
 import msgspec
 
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 MAX_QUEUED = 100
-REWOUND = "the conversation was rewound"
+REWIND_REASON = "the conversation was rewound"
 """Why a rewind cancels what waits."""
 
 
@@ -44,7 +44,7 @@ class Delivery(StrEnum):
     """Into the running turn; with no turn, or with others waiting, it queues."""
 
 
-class Attachment(Wire):
+class Attachment(WireStruct):
     name: str
     mime_type: str = "application/octet-stream"
     data: str | None = None
@@ -52,7 +52,7 @@ class Attachment(Wire):
     size: int | None = None
 
 
-class QueueItem(Wire, omit_defaults=False):
+class QueueItem(WireStruct, omit_defaults=False):
     id: str
     text: str
     created_at: int
@@ -73,22 +73,22 @@ def enqueue(queue: Queue, item: QueueItem) -> Queue:
     if len(queue) >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
     item = msgspec.structs.replace(item, state=ItemState.QUEUED)
-    return hurry((*queue, item), item.id) if item.delivery is Delivery.NOW else (*queue, item)
+    return move_to_front((*queue, item), item.id) if item.delivery is Delivery.NOW else (*queue, item)
 
 
-def hurry(queue: Queue, item_id: str) -> Queue:
+def move_to_front(queue: Queue, item_id: str) -> Queue:
     """The queue with a waiting item first."""
-    item = waiting(queue, item_id)
+    item = find_waiting(queue, item_id)
     given = tuple(one for one in queue if one.state is ItemState.HANDED_OVER)
     return (*given, item, *(one for one in queue if one not in given and one is not item))
 
 
-def hand_over(queue: Queue, item_id: str) -> Queue:
+def mark_handed_over(queue: Queue, item_id: str) -> Queue:
     """The queue with an item that is on its way to the agent."""
     return _marked(queue, item_id, ItemState.HANDED_OVER)
 
 
-def put_back(queue: Queue, item_id: str) -> Queue:
+def mark_queued(queue: Queue, item_id: str) -> Queue:
     """The queue with an item that the agent did not take."""
     return _marked(queue, item_id, ItemState.QUEUED)
 
@@ -107,12 +107,12 @@ def without_data(item: QueueItem) -> QueueItem:
     return msgspec.structs.replace(item, attachments=noted)
 
 
-def settle(queue: Queue, item_id: str) -> Queue:
+def remove(queue: Queue, item_id: str) -> Queue:
     """The queue without an item that has its outcome."""
     return tuple(item for item in queue if item.id != item_id)
 
 
-def waiting(queue: Queue, item_id: str) -> QueueItem:
+def find_waiting(queue: Queue, item_id: str) -> QueueItem:
     """The item, if it can still be taken back or moved: cancel is real or refused."""
     for item in queue:
         if item.id == item_id:

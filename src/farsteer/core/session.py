@@ -12,8 +12,17 @@ from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Delivery, ItemState, QueueItem, enqueue, hand_over, hurry, put_back, settle
-from farsteer.core.wire import Wire
+from farsteer.core.queue import (
+    Delivery,
+    ItemState,
+    QueueItem,
+    enqueue,
+    mark_handed_over,
+    mark_queued,
+    move_to_front,
+    remove,
+)
+from farsteer.core.wire import WireStruct
 
 
 class SessionType(StrEnum):
@@ -21,14 +30,14 @@ class SessionType(StrEnum):
     WORKTREE = "worktree"
 
 
-class Worktree(Wire):
+class Worktree(WireStruct):
     base: str
     path: str
     branch: str
     name: str
 
 
-class Fork(Wire):
+class Fork(WireStruct):
     """Where a forked session begins: in another one's conversation, of which it has a copy."""
 
     session_id: str
@@ -42,7 +51,7 @@ class Fork(Wire):
     """How many entries of the new log are the copy: its own begin after them."""
 
 
-class SessionSpec(Wire):
+class SessionSpec(WireStruct):
     """What a caller asked for. Immutable, kept with the session for its whole life."""
 
     id: str
@@ -68,14 +77,30 @@ class SessionSpec(Wire):
     additional_directories: tuple[str, ...] = ()
 
     @property
-    def bare(self) -> SessionSpec:
+    def without_secrets(self) -> SessionSpec:
         """As a hub keeps it: what opens a server of tools is only for the machine that uses it."""
         if not self.mcp_servers:
             return self
-        return msgspec.structs.replace(self, mcp_servers=tuple(server.bare for server in self.mcp_servers))
+        return msgspec.structs.replace(
+            self, mcp_servers=tuple(server.without_secrets for server in self.mcp_servers)
+        )
 
 
-class Usage(Wire, omit_defaults=False):
+class StoredConversation(WireStruct, omit_defaults=False):
+    """A conversation in an agent's own store on its machine, whether or not it belongs to a session."""
+
+    native_id: str
+    agent: str
+    directory: str
+    updated_at: int
+    title: str | None = None
+    messages: int | None = None
+    """The number of messages, or None if counting them would mean reading the whole conversation."""
+    session_id: str | None = None
+    """The session this conversation already belongs to."""
+
+
+class Usage(WireStruct, omit_defaults=False):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
@@ -96,7 +121,7 @@ class Usage(Wire, omit_defaults=False):
         )
 
 
-class SessionState(Wire):
+class SessionState(WireStruct):
     """A session as it is after event `seq`. The runner derives it; the hub stores and shows it."""
 
     id: str
@@ -128,7 +153,7 @@ class SessionState(Wire):
     worktree: Worktree | None = None
     error: str | None = None
     last_message: str | None = None
-    commands: tuple[ev.Command, ...] = ()
+    commands: tuple[ev.SlashCommand, ...] = ()
     meta: dict[str, Any] | None = None
 
 
@@ -162,7 +187,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             )
         case ev.UserMessage():
             title = state.title or _title(event.text)
-            queue = hand_over(state.queue, event.item_id)
+            queue = mark_handed_over(state.queue, event.item_id)
             return _replace(state, title=title, last_message=_clip(event.text, 200), queue=queue)
         case ev.AgentMessage():
             return _replace(state, last_message=_clip(event.text, 200))
@@ -207,12 +232,12 @@ def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
     usage = _replace(state.usage, context_used=None)
     state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
     if event.cut_at is None and not event.keeps:
-        left = leaving(state, None) if state.registered else state.left_behind
+        left = add_abandoned(state, None) if state.registered else state.left_behind
         return _replace(state, native_id=event.native_id, registered=False, fork_of=None, left_behind=left)
     return state
 
 
-def leaving(state: SessionState, native_id: str | None) -> tuple[str, ...]:
+def add_abandoned(state: SessionState, native_id: str | None) -> tuple[str, ...]:
     """`left_behind`, when the conversation may go on under this name: the last ones, each once.
 
     An agent that cuts by copying has a new conversation with each cut, also in a process that is never needed.
@@ -225,14 +250,14 @@ def leaving(state: SessionState, native_id: str | None) -> tuple[str, ...]:
 
 def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[QueueItem, ...]:
     if event.state.final:
-        return settle(queue, event.item_id)
+        return remove(queue, event.item_id)
     if event.state is ItemState.HANDED_OVER:
-        return hand_over(queue, event.item_id)
+        return mark_handed_over(queue, event.item_id)
     if not any(item.id == event.item_id for item in queue):
         return queue if event.item is None else enqueue(queue, event.item)
-    queue = put_back(queue, event.item_id)
+    queue = mark_queued(queue, event.item_id)
     first = event.item is not None and event.item.delivery is Delivery.NOW
-    return hurry(queue, event.item_id) if first else queue
+    return move_to_front(queue, event.item_id) if first else queue
 
 
 def _title(text: str) -> str | None:

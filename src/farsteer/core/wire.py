@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+class WireStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of every immutable value that is stored or sent. It is in no cycle, so the collector need not know it."""
 
 
@@ -22,6 +22,6 @@ def decode(data: bytes | str, kind: type[T]) -> T:
     return msgspec.json.decode(data, type=kind)
 
 
-def plain(value: Any) -> Any:
+def to_builtins(value: Any) -> Any:
     """The value as JSON-ready builtins."""
     return msgspec.to_builtins(value)

@@ -10,13 +10,13 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from farsteer.core.errors import FarsteerError
-from farsteer.faces.goodbye import close_socket
-from farsteer.faces.peer import address, bearer
-from farsteer.faces.reply import error_reply
 from farsteer.hub import Hub
-from farsteer.link.frames import read_at_hub, write
+from farsteer.link.frames import decode_at_hub, encode_frame
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
+from farsteer.server.auth import address, bearer
+from farsteer.server.responses import error_reply
+from farsteer.server.websocket import close_socket
 
 
 class LinkEndpoint:
@@ -34,21 +34,21 @@ class LinkEndpoint:
             return
         socket = WebSocket(scope, receive, send)
         await socket.accept()
-        transport = WebSocketTransport(socket)
+        transport = HubWebSocketTransport(socket)
         try:
             await self._hub.link.serve(transport, runner.namespace, token_id=runner.token_id)
         finally:
             await transport.close()
 
 
-class WebSocketTransport:
+class HubWebSocketTransport:
     """The hub's end of the link."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
     async def send(self, message: ToRunner) -> None:
-        frame = write(message)
+        frame = encode_frame(message)
         try:
             await self._socket.send_bytes(frame)
         except (WebSocketDisconnect, RuntimeError) as closed:
@@ -62,7 +62,7 @@ class WebSocketTransport:
             raise LinkClosed("the link is closed") from closed
         if message["type"] == "websocket.disconnect":
             raise LinkClosed(f"the runner hung up ({message.get('code')})")
-        return read_at_hub(message.get("bytes") or message.get("text") or b"")
+        return decode_at_hub(message.get("bytes") or message.get("text") or b"")
 
     async def close(self) -> None:
         await close_socket(self._socket)

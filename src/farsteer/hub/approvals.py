@@ -9,7 +9,7 @@ import msgspec
 
 from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, ApprovalView
 from farsteer.core.approvals import Answer, Approval, check_answer
-from farsteer.core.commands import Respond
+from farsteer.core.commands import AnswerApproval
 from farsteer.core.errors import AlreadyAnswered, NotFound
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.machines import Machines
@@ -63,7 +63,7 @@ class Approvals:
     ) -> ApprovalAnswered:
         approval = await self._open(caller, row, approval_id)
         whole = check_answer(approval, msgspec.structs.replace(answer, by=caller.name))
-        command = Respond(approval_id=approval_id, answer=whole)
+        command = AnswerApproval(approval_id=approval_id, answer=whole)
         await self._machines.call(caller.namespace, row.machine_id, row.id, command)
         self._remember(row.id, approval_id, Resolved(whole.outcome, whole.by))
         return ApprovalAnswered(ok=True, outcome=whole.outcome, by=whole.by)

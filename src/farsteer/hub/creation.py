@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any
 
 from farsteer.core.api import CreateSession, LogLineView, SessionCreated, SessionNotCreated
+from farsteer.core.clock import now_ms
 from farsteer.core.commands import Create
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline
 from farsteer.core.ids import new_id
-from farsteer.core.mcp import fault
+from farsteer.core.mcp import find_fault
 from farsteer.core.modes import requested_mode
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionType
 from farsteer.core.wire import decode, encode
 from farsteer.hub.caller import Caller
-from farsteer.hub.clock import now_ms
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
@@ -156,7 +156,7 @@ class Creator:
         steps.note(f"{machine.name or machine.host} is online")
         steps.current = "create"
         item = None if prompt is None else _first_message(prompt, caller)
-        await self._store.begin_session(caller.namespace, spec.bare)
+        await self._store.begin_session(caller.namespace, spec.without_secrets)
         reply: Reply | None = None
         try:
             if fill is not None:
@@ -201,7 +201,7 @@ def _first_message(text: str, caller: Caller) -> QueueItem:
 
 def _spec(request: CreateSession) -> SessionSpec:
     servers = tuple(server.server() for server in request.mcp_servers)
-    if (wrong := fault(servers)) is not None:
+    if (wrong := find_fault(servers)) is not None:
         raise BadRequest(wrong)
     options = {"claudeAgent": request.claude_agent, "openrouterModel": request.openrouter_model}
     model = request.model

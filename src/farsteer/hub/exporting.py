@@ -11,10 +11,10 @@ from typing import Literal
 from urllib.parse import quote
 
 from farsteer import __version__
+from farsteer.core.clock import now_ms
 from farsteer.core.events import decode_entry
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
-from farsteer.hub.clock import now_ms
 from farsteer.hub.store.base import LogPage, Store
 from farsteer.hub.transcript import Transcript
 from farsteer.hub.view import SessionRow, session_view

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from farsteer.db.home import HomeLock, prepare_home
+from farsteer.core.clock import Clock, now_ms
 from farsteer.hub.approvals import Approvals
-from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.creation import Creator
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.exporting import Exports
@@ -24,7 +23,8 @@ from farsteer.hub.store.sqlite import SqliteStore
 from farsteer.hub.tasks import Tasks
 from farsteer.hub.tokens import Tokens
 from farsteer.hub.usage import UsageDesk
-from farsteer.link.messages import SILENCE_SECONDS
+from farsteer.link.messages import IDLE_TIMEOUT_SECONDS
+from farsteer.storage.home import HomeLock, prepare_home
 
 DATABASE = "hub.db"
 
@@ -64,7 +64,7 @@ class Hub:
         home: Path,
         owner_token: str | None = None,
         *,
-        silence: float = SILENCE_SECONDS,
+        silence: float = IDLE_TIMEOUT_SECONDS,
         clock: Clock = now_ms,
     ) -> Hub:
         """`owner_token` None: from CLI_API_TOKEN, else from `$home/token`, which is made when missing."""

@@ -7,11 +7,10 @@ import asyncio
 import msgspec
 
 from farsteer.core.api import ConversationsResponse, ImportConversation
-from farsteer.core.commands import Conversations
-from farsteer.core.conversation import Conversation
+from farsteer.core.commands import ListConversations
 from farsteer.core.errors import AgentError, ErrorCode, MachineOffline
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.core.session import SessionSpec
+from farsteer.core.session import SessionSpec, StoredConversation
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.creation import Creation, Creator
 from farsteer.hub.machines import Machines
@@ -42,17 +41,23 @@ class Imports:
         ]  # fmt: skip
         found = await asyncio.gather(
             *(
-                self._list(caller.namespace, machine_id, Conversations(agent=name, directory=directory, limit=limit))
+                self._list(
+                    caller.namespace,
+                    machine_id,
+                    ListConversations(agent=name, directory=directory, limit=limit),
+                )
                 for name in names
             )
         )  # fmt: skip
         merged = sorted((one for each in found for one in each), key=lambda one: -one.updated_at)
         return ConversationsResponse(conversations=merged[:limit])
 
-    async def _list(self, namespace: str, machine_id: str, wanted: Conversations) -> list[Conversation]:
+    async def _list(
+        self, namespace: str, machine_id: str, wanted: ListConversations
+    ) -> list[StoredConversation]:
         reply = await self._machines.call(namespace, machine_id, _NO_SESSION, wanted)
         try:
-            return msgspec.convert(reply.result, list[Conversation])
+            return msgspec.convert(reply.result, list[StoredConversation])
         except msgspec.ValidationError as error:
             raise AgentError(
                 f"the machine's answer cannot be read: {error}", code=ErrorCode.AGENT_PROTOCOL

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from farsteer.core.clock import Clock
 from farsteer.core.errors import ErrorCode, Unauthorized
 from farsteer.hub.caller import Caller, Scope
-from farsteer.hub.clock import Clock
 
 if TYPE_CHECKING:
     from joserfc.jwk import OctKey

@@ -14,9 +14,8 @@ from farsteer.hub.metrics import Metrics
 from farsteer.hub.runner_link import LinkTransport, RunnerLink
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
-from farsteer.link.messages import PROTOCOL, SILENCE_SECONDS, Hello, Refused
-from farsteer.link.silence import Ear
-from farsteer.link.transport import LinkClosed
+from farsteer.link.messages import IDLE_TIMEOUT_SECONDS, PROTOCOL, Hello, Refused
+from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class LinkServer:
         tasks: Tasks,
         on_revoke: Callable[[Callable[[str], None]], object],
         on_connect: Callable[[str, str], Awaitable[None]],
-        silence: float = SILENCE_SECONDS,
+        silence: float = IDLE_TIMEOUT_SECONDS,
     ) -> None:
         self._store = store
         self._feed = feed
@@ -90,7 +89,7 @@ class LinkServer:
             await transport.close()
 
     async def _hello(self, transport: LinkTransport) -> Hello | None:
-        hello = await Ear(transport, self._silence).first()
+        hello = await IdleTimeoutReceiver(transport, self._silence).first()
         if not isinstance(hello, Hello):
             raise LinkClosed("the runner did not say hello")
         if hello.protocol != PROTOCOL:

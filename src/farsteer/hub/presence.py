@@ -6,12 +6,12 @@ import asyncio
 import logging
 
 from farsteer.core.api import OnlineUser, OnlineUsersResponse, Typing
-from farsteer.core.commands import Warm
+from farsteer.core.clock import now_ms
+from farsteer.core.commands import Prewarm
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
-from farsteer.hub.clock import now_ms
 from farsteer.hub.feed import Feed, sync_event
 from farsteer.hub.machines import Machines
 from farsteer.hub.store.base import Store
@@ -50,7 +50,7 @@ class Presence:
 
     async def _warm(self, row: SessionRow) -> None:
         try:
-            await self._machines.call(row.namespace, row.machine_id, row.id, Warm())
+            await self._machines.call(row.namespace, row.machine_id, row.id, Prewarm())
         except FarsteerError as error:
             _log.debug("session %s is not warmed: %s", row.id, error.message)
         finally:

@@ -20,9 +20,9 @@ from farsteer.link.messages import (
     Ack,
     Call,
     Deltas,
+    EncodedEntry,
     Events,
     Hello,
-    Item,
     Ping,
     Pong,
     Reply,
@@ -30,8 +30,7 @@ from farsteer.link.messages import (
     ToRunner,
     Welcome,
 )
-from farsteer.link.silence import Ear
-from farsteer.link.transport import LinkClosed, Transport
+from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ class RunnerLink:
         self._feed = feed
         self._metrics = metrics
         self._silence = silence
-        self._ear = Ear(transport, silence)
+        self._ear = IdleTimeoutReceiver(transport, silence)
         self._sending = asyncio.Lock()
         self._calls: dict[int, _Waiting] = {}
         self._held: dict[str, int] = {}
@@ -266,7 +265,7 @@ class RunnerLink:
         acks.clear()
 
 
-def _check_text(items: list[Item]) -> None:
+def _check_text(items: list[EncodedEntry]) -> None:
     """Entries are passed on as they are; one that is no UTF-8 would cut off everybody who listens."""
     try:
         for item in items:

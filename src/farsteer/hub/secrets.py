@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from farsteer.core.errors import BadRequest
-from farsteer.db.home import read_secret, write_secret
+from farsteer.storage.home import read_secret, write_secret
 
 TOKEN_FILE = "token"  # noqa: S105
 KEY_FILE = "jwt.key"

@@ -6,7 +6,7 @@ import base64
 import binascii
 from contextlib import nullcontext, suppress
 
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core.api import (
     ClearMessages,
     CreateSession,
@@ -21,6 +21,7 @@ from farsteer.core.api import (
     SessionsResponse,
     SessionView,
 )
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest, Conflict, NotCapable, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import is_uuid, new_id
@@ -29,7 +30,6 @@ from farsteer.core.queue import Attachment, Delivery, QueueItem
 from farsteer.core.wire import encode
 from farsteer.hub.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
-from farsteer.hub.clock import now_ms
 from farsteer.hub.creation import Creation, Creator
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.machines import Machines
@@ -95,7 +95,7 @@ class Sessions:
         title = request.title.strip()
         if not title:
             raise BadRequest("a title must not be blank")
-        return await self._command(caller, session_id, do.Configure(title=title))
+        return await self._command(caller, session_id, commands.Configure(title=title))
 
     async def delete(self, caller: Caller, session_id: str) -> Done:
         """Gone at once, also while its machine is offline."""
@@ -161,13 +161,13 @@ class Sessions:
         return await self._store.clear(caller.namespace, session_id, request.keep_count)
 
     async def abort(self, caller: Caller, session_id: str) -> Done:
-        return await self._halt(caller, session_id, do.Abort())
+        return await self._halt(caller, session_id, commands.Abort())
 
     async def stop(self, caller: Caller, session_id: str) -> Done:
-        return await self._halt(caller, session_id, do.Stop())
+        return await self._halt(caller, session_id, commands.Stop())
 
     async def resume(self, caller: Caller, session_id: str) -> Done:
-        return await self._command(caller, session_id, do.Resume())
+        return await self._command(caller, session_id, commands.Resume())
 
     async def configure(
         self,
@@ -178,7 +178,7 @@ class Sessions:
         model: str | None = None,
         effort: ReasoningEffort | None = None,
     ) -> Done:
-        change = do.Configure(permission_mode=permission_mode, model=model, effort=effort)
+        change = commands.Configure(permission_mode=permission_mode, model=model, effort=effort)
         return await self._command(caller, session_id, change)
 
     async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
@@ -191,12 +191,12 @@ class Sessions:
         caller.require(Scope.WRITE)
         if await self._store.take_back(caller.namespace, session_id, item_id):
             return Done()
-        return await self._command(caller, session_id, do.Cancel(item_id=item_id))
+        return await self._command(caller, session_id, commands.Cancel(item_id=item_id))
 
     async def send_now(self, caller: Caller, session_id: str, item_id: str) -> Done:
         """Have a waiting message go first, and interrupt the running turn for it."""
         caller.require(Scope.WRITE)
-        namespace, command = caller.namespace, do.SendNow(item_id=item_id)
+        namespace, command = caller.namespace, commands.SendNow(item_id=item_id)
         hurried = await self._store.hurry(namespace, session_id, item_id)
         where = (namespace, hurried.machine_id, session_id)
         if not hurried.offered:
@@ -212,7 +212,7 @@ class Sessions:
                 await self._machines.call(*where, command)
         return Done()
 
-    async def _halt(self, caller: Caller, session_id: str, command: do.Abort | do.Stop) -> Done:
+    async def _halt(self, caller: Caller, session_id: str, command: commands.Abort | commands.Stop) -> Done:
         """Behind what was sent before it, which would go on after it otherwise; a hung agent does not hold it up."""
         caller.require(Scope.WRITE)
         row = await self._store.session(caller.namespace, session_id)
@@ -221,7 +221,7 @@ class Sessions:
         await self._machines.call(caller.namespace, row.machine_id, session_id, command)
         return Done()
 
-    async def _command(self, caller: Caller, session_id: str, command: do.Command) -> Done:
+    async def _command(self, caller: Caller, session_id: str, command: commands.Command) -> Done:
         caller.require(Scope.WRITE)
         row = await self._store.session(caller.namespace, session_id)
         await self._machines.call(caller.namespace, row.machine_id, session_id, command)

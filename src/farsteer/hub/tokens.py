@@ -26,10 +26,10 @@ from farsteer.core.api import (
     TokenView,
     User,
 )
+from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthorized
 from farsteer.core.ids import DEFAULT_NAMESPACE, is_namespace, new_id
 from farsteer.hub.caller import ALL_SCOPES, Caller, Scope
-from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.jwt import LIFETIME_MS, Jwts
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.secrets import owner_token, signing_key

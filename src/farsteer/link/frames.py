@@ -17,7 +17,7 @@ _to_hub = msgspec.json.Decoder(ToHub)
 _to_runner = msgspec.json.Decoder(ToRunner)
 
 
-def write(message: ToHub | ToRunner) -> bytes:
+def encode_frame(message: ToHub | ToRunner) -> bytes:
     """The frame. One that the other end would refuse is refused here, where it can still be told apart."""
     frame = encode(message)
     if len(frame) > MAX_FRAME:
@@ -25,11 +25,11 @@ def write(message: ToHub | ToRunner) -> bytes:
     return frame
 
 
-def read_at_hub(frame: bytes | str) -> ToHub:
+def decode_at_hub(frame: bytes | str) -> ToHub:
     return _read(frame, _to_hub)
 
 
-def read_at_runner(frame: bytes | str) -> ToRunner:
+def decode_at_runner(frame: bytes | str) -> ToRunner:
     return _read(frame, _to_runner)
 
 

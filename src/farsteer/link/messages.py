@@ -2,9 +2,9 @@
 
 Runner → hub: Hello once, then Events, Deltas, Reply, Ping.    Hub → runner: Welcome once, then Ack, Call, Pong.
 
-The runner numbers and encodes each event once; `Item.body` is the encoded `Entry`. The hub answers `Ack` after the
-commit, so what it acknowledged survives both ends. A `Call` may be repeated after a reconnect: commands are idempotent
-by the ids they carry.
+The runner numbers and encodes each event once; `EncodedEntry.body` is the encoded `Entry`. The hub sends `Ack` after
+the commit, so an acknowledged entry survives a crash of either end. A `Call` may be repeated after a reconnect:
+commands are idempotent by the ids they carry.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from farsteer.core.session import SessionState
 
 PROTOCOL = 1
 PING_SECONDS = 5.0
-SILENCE_SECONDS = 15.0
+IDLE_TIMEOUT_SECONDS = 15.0
 """A link that says nothing for this long is dead."""
 MAX_FRAME = 64 * 1024 * 1024
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Message(msgspec.Struct, frozen=True, tag_field="t", omit_defaults=True):
+class LinkMessage(msgspec.Struct, frozen=True, tag_field="t", omit_defaults=True):
     pass
 
 
-class Hello(Message, tag="hello"):
+class Hello(LinkMessage, tag="hello"):
     machine: MachineInfo
     sessions: dict[str, int]
     """Sessions this runner keeps, with the last sequence number it gave."""
     protocol: int = PROTOCOL
 
 
-class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class EncodedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One event on the wire: its number, its kind, and the encoded entry."""
 
     seq: int
@@ -46,14 +46,14 @@ class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
     body: msgspec.Raw
 
 
-class Events(Message, tag="events"):
+class Events(LinkMessage, tag="events"):
     session: str
-    items: list[Item]
+    items: list[EncodedEntry]
     state: SessionState | None = None
     """The state after the last item, when it changed."""
 
 
-class Deltas(Message, tag="deltas"):
+class Deltas(LinkMessage, tag="deltas"):
     session: str
     deltas: list[Delta]
 
@@ -68,7 +68,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str | None = None
 
 
-class Reply(Message, tag="reply"):
+class Reply(LinkMessage, tag="reply"):
     """The answer to a `Call`: an error, or success; creation fills `logs` and `state` either way it can."""
 
     id: int
@@ -81,11 +81,11 @@ class Reply(Message, tag="reply"):
     """What the command was asked for, as plain JSON values."""
 
 
-class Ping(Message, tag="ping"):
+class Ping(LinkMessage, tag="ping"):
     pass
 
 
-class Welcome(Message, tag="welcome"):
+class Welcome(LinkMessage, tag="welcome"):
     acked: dict[str, int]
     """What the hub holds of each session the runner named."""
     unknown: list[str] = []
@@ -94,22 +94,22 @@ class Welcome(Message, tag="welcome"):
     """Sessions the hub has never heard of: keep them, and keep them to yourself."""
 
 
-class Ack(Message, tag="ack"):
+class Ack(LinkMessage, tag="ack"):
     session: str
     seq: int
 
 
-class Call(Message, tag="call"):
+class Call(LinkMessage, tag="call"):
     id: int
     session: str
     command: Command
 
 
-class Pong(Message, tag="pong"):
+class Pong(LinkMessage, tag="pong"):
     pass
 
 
-class Refused(Message, tag="refused"):
+class Refused(LinkMessage, tag="refused"):
     """The hub will not talk to this runner; trying again without a change is useless."""
 
     reason: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 Out = TypeVar("Out", contravariant=True)
 In = TypeVar("In", covariant=True)
@@ -28,7 +28,7 @@ class Transport(Protocol[Out, In]):
     async def close(self) -> None: ...
 
 
-class _Lane(Generic[A]):
+class _MemoryChannel(Generic[A]):
     """One bounded direction of a memory link."""
 
     def __init__(self, size: int) -> None:
@@ -64,7 +64,7 @@ class _Lane(Generic[A]):
 
 
 class MemoryTransport(Generic[A, B]):
-    def __init__(self, outgoing: _Lane[A], incoming: _Lane[B]) -> None:
+    def __init__(self, outgoing: _MemoryChannel[A], incoming: _MemoryChannel[B]) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
 
@@ -81,6 +81,45 @@ class MemoryTransport(Generic[A, B]):
 
 def memory_pair(size: int = 256) -> tuple[MemoryTransport[A, B], MemoryTransport[B, A]]:
     """Two joined ends: what one sends the other receives."""
-    forward: _Lane[A] = _Lane(size)
-    backward: _Lane[B] = _Lane(size)
+    forward: _MemoryChannel[A] = _MemoryChannel(size)
+    backward: _MemoryChannel[B] = _MemoryChannel(size)
     return MemoryTransport(forward, backward), MemoryTransport(backward, forward)
+
+
+class IdleTimeoutReceiver(Generic[A]):
+    """One end's hearing. `watch` runs beside it: one timer for the whole life of a link, none for each message."""
+
+    def __init__(self, transport: Transport[Any, A], patience: float) -> None:
+        self._transport = transport
+        self._patience = patience
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        """Since when we have been waiting; while we are busy with what we heard, silence is ours."""
+
+    async def receive(self) -> A:
+        """The next message. Raises LinkClosed."""
+        self._since = self._loop.time()
+        try:
+            return await self._transport.receive()
+        finally:
+            self._since = None
+
+    async def watch(self) -> NoReturn:
+        """Raises LinkClosed once `receive` has waited for too long."""
+        while True:
+            since = self._loop.time() if self._since is None else self._since
+            left = since + self._patience - self._loop.time()
+            if left <= 0:
+                raise self._silent()
+            await asyncio.sleep(left)
+
+    async def first(self) -> A:
+        """The message a link begins with, when nobody watches yet. Raises LinkClosed."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._transport.receive()
+        except TimeoutError:
+            raise self._silent() from None
+
+    def _silent(self) -> LinkClosed:
+        return LinkClosed(f"silent for {self._patience:g} s")

@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from farsteer.core.errors import BadRequest, Unauthorized
-from farsteer.link.frames import read_at_runner, write
+from farsteer.link.frames import decode_at_runner, encode_frame
 from farsteer.link.messages import MAX_FRAME, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
 
@@ -18,7 +18,7 @@ _SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
 _CLOSE_SECONDS = 2.0
 
 
-class WebSocketTransport:
+class RunnerWebSocketTransport:
     """A runner's end of the link. The link's own Ping keeps it alive and notices its death."""
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -26,7 +26,7 @@ class WebSocketTransport:
 
     async def send(self, message: ToHub) -> None:
         try:
-            await self._socket.send(write(message))
+            await self._socket.send(encode_frame(message))
         except ConnectionClosed as closed:
             raise LinkClosed(str(closed)) from closed
 
@@ -35,7 +35,7 @@ class WebSocketTransport:
             frame = await self._socket.recv()
         except ConnectionClosed as closed:
             raise LinkClosed(str(closed)) from closed
-        return read_at_runner(frame)
+        return decode_at_runner(frame)
 
     async def close(self) -> None:
         await self._socket.close()
@@ -43,7 +43,7 @@ class WebSocketTransport:
 
 async def connect(
     url: str, token: str, *, allow_insecure: bool = False, open_timeout: float = 10.0
-) -> WebSocketTransport:
+) -> RunnerWebSocketTransport:
     """Reach the hub at `url` with an access token, which travels in a header and never in the URL.
 
     Raises Unauthorized if the hub refuses the token, LinkClosed if it cannot be reached, and BadRequest if `url`
@@ -67,7 +67,7 @@ async def connect(
         raise LinkClosed(f"the hub answered with HTTP {refused.response.status_code}") from refused
     except (OSError, InvalidHandshake) as failed:
         raise LinkClosed(f"the hub at {address} cannot be reached: {failed}") from failed
-    return WebSocketTransport(socket)
+    return RunnerWebSocketTransport(socket)
 
 
 def link_address(url: str, *, allow_insecure: bool = False) -> str:

@@ -15,14 +15,14 @@ import msgspec
 
 from farsteer.agents import base
 from farsteer.agents.base import Output
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import Conflict, ErrorCode, FarsteerError, Internal, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
-from farsteer.core.queue import REWOUND, Delivery, ItemState, QueueItem, next_item, waiting
-from farsteer.core.session import SessionSpec, SessionState, leaving
+from farsteer.core.queue import REWIND_REASON, Delivery, ItemState, QueueItem, find_waiting, next_item
+from farsteer.core.session import SessionSpec, SessionState, add_abandoned
 from farsteer.runner.approvals import ApprovalDesk
 from farsteer.runner.context import ActorContext
 from farsteer.runner.launcher import Launcher
@@ -88,7 +88,7 @@ class SessionActor:
     def begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"session {self.spec.id}")
 
-    async def ask(self, command: do.Command) -> Any:
+    async def ask(self, command: commands.Command) -> Any:
         """Put `command` into the mailbox and wait for its end. Raises what the command raises."""
         if self._closing or self._task is None or self._task.done():
             raise Conflict("this session is closing")
@@ -175,41 +175,41 @@ class SessionActor:
                 await self._log.flush()
                 mail.resolve(None)
 
-    async def _execute(self, command: do.Command, done: asyncio.Future[Any]) -> bool:
+    async def _execute(self, command: commands.Command, done: asyncio.Future[Any]) -> bool:
         """Do `command`; True if `done` is answered later."""
         match command:
-            case do.Create() | do.Resume():
+            case commands.Create() | commands.Resume():
                 if self._launcher.ready:
                     return False
                 self._launcher.when_ready(done)
                 await self._launcher.ensure()
                 return True
-            case do.Send():
+            case commands.Send():
                 await self._send(command.item)
-            case do.SendNow():
+            case commands.SendNow():
                 await self._send_now(command.item_id)
-            case do.Cancel():
-                item = waiting(self.state.queue, command.item_id)
+            case commands.Cancel():
+                item = find_waiting(self.state.queue, command.item_id)
                 self._turns.settle(item.id, ItemState.CANCELLED, "cancelled by the sender")
-            case do.Abort():
+            case commands.Abort():
                 await self._abort()
-            case do.Stop():
+            case commands.Stop():
                 self._turns.settle_waiting(ItemState.CANCELLED, "the session was stopped")
                 return self._launcher.stop("stopped", done)
-            case do.Warm():
+            case commands.Prewarm():
                 if self._rewinding is None:
                     await self._launcher.warm()
-            case do.Rewind():
+            case commands.Rewind():
                 await self._rewind(command, done)
                 return True
-            case do.Respond():
+            case commands.AnswerApproval():
                 await self._respond(command.approval_id, command.answer)
-            case do.Configure():
+            case commands.Configure():
                 await self._configure(command)
-            case do.Delete():
+            case commands.Delete():
                 self._closing = True
                 return self._launcher.stop("the session was deleted", done)
-            case do.Conversations():
+            case commands.ListConversations():
                 raise Internal("a session lists no conversations")
         return False
 
@@ -277,7 +277,7 @@ class SessionActor:
         except TimeoutError:
             self._launcher.end("the agent did not take a message", renews=True)
             order = pressing.result() if pressing.done() else None
-            if isinstance(order, Request) and isinstance(order.command, do.Abort):
+            if isinstance(order, Request) and isinstance(order.command, commands.Abort):
                 # It has got what it wants: later it would meet the next turn.
                 self._mailbox.withdraw(order)
                 order.resolve(None)
@@ -302,18 +302,18 @@ class SessionActor:
         self._turns.patience.heard()
         deltas: list[ev.Delta] = []
         for output in outputs:
-            if isinstance(output, base.Fragment):
+            if isinstance(output, base.DeltaEmitted):
                 deltas.append(output.delta)
                 continue
             if deltas:
                 self._log.stream(deltas)
                 deltas = []
             match output:
-                case base.Said():
+                case base.EventEmitted():
                     self._take(output.event)
-                case base.Asked():
+                case base.ApprovalAsked():
                     self._approvals.open(output.approval)
-                case base.Withdrawn():
+                case base.ApprovalWithdrawn():
                     self._approvals.withdraw(output.approval_id)
                 case base.TurnEnded():
                     self._turns.ended(output, self._launcher.life)
@@ -333,7 +333,7 @@ class SessionActor:
 
     def _register(self, native_id: str) -> None:
         """The agent's word that it keeps this conversation. A fork is its own from now on, with its cut."""
-        self._log.patch(left_behind=leaving(self.state, native_id))
+        self._log.patch(left_behind=add_abandoned(self.state, native_id))
         if self.state.fork_of is None:
             self._log.patch(native_id=native_id, registered=True)
         else:
@@ -372,7 +372,7 @@ class SessionActor:
                     self._launcher.end(lost, renews=True, blame=TurnEndReason.CRASHED)
 
     async def _send_now(self, item_id: str) -> None:
-        item = msgspec.structs.replace(waiting(self.state.queue, item_id), delivery=Delivery.NOW)
+        item = msgspec.structs.replace(find_waiting(self.state.queue, item_id), delivery=Delivery.NOW)
         self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
         await self._turns.interrupt(self._launcher.life)
 
@@ -387,14 +387,14 @@ class SessionActor:
 
     # -- rewinding
 
-    async def _rewind(self, command: do.Rewind, done: asyncio.Future[Any]) -> None:
+    async def _rewind(self, command: commands.Rewind, done: asyncio.Future[Any]) -> None:
         if not self._can.rewind:
             raise NotCapable("this agent cannot go back in a conversation")
         if self._rewinding is not None:
             raise Conflict("this conversation is being rewound already")
         if command.first_seq > self.state.seq:
             raise Conflict("there is no such entry in the log")
-        self._turns.settle_waiting(ItemState.CANCELLED, REWOUND)
+        self._turns.settle_waiting(ItemState.CANCELLED, REWIND_REASON)
         self._rewinding = Rewinding(command, done)
         await self._turns.interrupt(self._launcher.life)
 
@@ -454,7 +454,7 @@ class SessionActor:
         await self._call(launch.answer(approval, answer))
         self._approvals.close(approval_id, answer)
         if answer.mode is not None:
-            await self._configure(do.Configure(permission_mode=answer.mode))
+            await self._configure(commands.Configure(permission_mode=answer.mode))
         if answer.outcome is Outcome.ABORT:
             await self._abort()
 
@@ -465,7 +465,7 @@ class SessionActor:
 
     # -- configuration
 
-    async def _configure(self, change: do.Configure) -> None:
+    async def _configure(self, change: commands.Configure) -> None:
         if change.title is not None:
             self._log.add(ev.TitleUpdate(title=change.title, by_user=True))
         state = self.state

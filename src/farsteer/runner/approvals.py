@@ -6,8 +6,9 @@ import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Approval, Outcome
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import AlreadyAnswered, NotFound
-from farsteer.runner.log import SessionLog, now_ms
+from farsteer.runner.log import SessionLog
 from farsteer.runner.mailbox import Expired
 from farsteer.runner.timers import Timers
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from farsteer.agents.base import Adapter
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
-class Limits(Wire):
+class Limits(WireStruct):
     """How long things may take, in seconds."""
 
     startup: float = 60.0

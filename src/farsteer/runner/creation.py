@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from farsteer.agents import registry
-from farsteer.core import commands as do
+from farsteer.core import commands
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus
-from farsteer.core.mcp import complete
+from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
 from farsteer.runner.directory import check_directory
-from farsteer.runner.log import now_ms
 from farsteer.runner.machine import preferred_agent
 from farsteer.runner.worktree import create_worktree, remove_worktree
 
@@ -46,7 +46,7 @@ class Creation:
         known = runner.actor(spec.id)
         if known is not None:
             if spec.native_id is None:
-                await known.ask(do.Create(spec=spec))
+                await known.ask(commands.Create(spec=spec))
             return known.state
         if spec.native_id is not None:
             return await self._adopt(spec.native_id)
@@ -74,7 +74,7 @@ class Creation:
             ),
         )
         try:
-            await actor.ask(do.Create(spec=spec))
+            await actor.ask(commands.Create(spec=spec))
         except BaseException:
             await runner.forget(spec.id)
             raise
@@ -131,7 +131,7 @@ class Creation:
         if spec.fork is None or not spec.mcp_servers:
             return spec
         known = source.spec.mcp_servers if source is not None else ()
-        return replace(spec, mcp_servers=complete(spec.mcp_servers, known))
+        return replace(spec, mcp_servers=restore_secrets(spec.mcp_servers, known))
 
     async def _agent(self) -> str:
         self._step = "agent"

@@ -13,14 +13,14 @@ import msgspec
 
 from farsteer.core.events import Entry, Notice, role_of
 from farsteer.core.wire import encode
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 
 _MOST = 1000
 _LOST = Notice(text="An entry is lost here: the hub was set back.", level="warning", code="entry_lost")
 _log = logging.getLogger(__name__)
 
 
-def filled(session: str, sent: int, last: int, items: list[Item]) -> list[Item]:
+def filled(session: str, sent: int, last: int, items: list[EncodedEntry]) -> list[EncodedEntry]:
     """`items`, or if they do not continue `sent`, what stands for the missing ones; `last` is the log's end."""
     first = items[0].seq if items else last + 1
     missing = range(sent + 1, min(first, sent + 1 + _MOST))
@@ -31,6 +31,6 @@ def filled(session: str, sent: int, last: int, items: list[Item]) -> list[Item]:
     return [_item(session, seq, now) for seq in missing]
 
 
-def _item(session: str, seq: int, now: int) -> Item:
+def _item(session: str, seq: int, now: int) -> EncodedEntry:
     entry = Entry(id=f"{session}:{seq}", seq=seq, role=role_of(_LOST), created_at=now, content=_LOST)
-    return Item(seq, str(Notice.__struct_config__.tag), msgspec.Raw(encode(entry)))
+    return EncodedEntry(seq, str(Notice.__struct_config__.tag), msgspec.Raw(encode(entry)))

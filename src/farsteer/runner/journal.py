@@ -13,10 +13,10 @@ from farsteer.core.events import DeltaKind
 from farsteer.core.queue import Attachment
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
-from farsteer.db.migrations import Migration
-from farsteer.db.writer import Writer
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 from farsteer.runner.drafts import Draft, DraftKey, Piece, assemble
+from farsteer.storage.migrations import Migration
+from farsteer.storage.writer import Writer
 
 _KEEP_SETTLED = 500
 _PAGE_ITEMS = 1000
@@ -118,7 +118,7 @@ class Journal:
     async def append(
         self,
         state: SessionState,
-        items: Sequence[Item],
+        items: Sequence[EncodedEntry],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
         drafts: Sequence[Piece] = (),
@@ -161,18 +161,18 @@ class Journal:
 
         await self._writer.run(write)
 
-    async def outbox(self, session: str, after: int) -> list[Item]:
+    async def outbox(self, session: str, after: int) -> list[EncodedEntry]:
         """The next page of a session's unconfirmed events, oldest first."""
 
-        def read(db: sqlite3.Connection) -> list[Item]:
-            page: list[Item] = []
+        def read(db: sqlite3.Connection) -> list[EncodedEntry]:
+            page: list[EncodedEntry] = []
             size = 0
             rows = db.execute(
                 "SELECT seq, kind, body FROM outbox WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (session, after, _PAGE_ITEMS),
             )
             for seq, kind, body in rows:
-                page.append(Item(seq, kind, msgspec.Raw(body)))
+                page.append(EncodedEntry(seq, kind, msgspec.Raw(body)))
                 size += len(body)
                 if size >= _PAGE_BYTES:
                     break

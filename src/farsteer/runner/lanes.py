@@ -12,7 +12,7 @@ import msgspec
 
 from farsteer.core.events import Delta
 from farsteer.core.session import SessionState
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 
 _BUFFER_ITEMS = 2000
 _BUFFER_BYTES = 8 * 1024 * 1024
@@ -38,7 +38,7 @@ class Lane:
     state_due: bool = True
     silent: bool = False
     """This link's hub does not know the session: nothing is sent."""
-    buffer: list[Item] = field(default_factory=list[Item])
+    buffer: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
     buffered_bytes: int = 0
     deltas: list[Delta] = field(default_factory=list[Delta])
     delta_chars: int = 0
@@ -47,13 +47,13 @@ class Lane:
     def behind(self) -> bool:
         return not self.silent and (self.sent < self.state.seq or self.state_due or bool(self.deltas))
 
-    def push(self, items: Sequence[Item]) -> None:
+    def push(self, items: Sequence[EncodedEntry]) -> None:
         self.buffer.extend(items)
         self.buffered_bytes += sum(len(item.body) for item in items)
         if len(self.buffer) > _BUFFER_ITEMS or self.buffered_bytes > _BUFFER_BYTES:
             self.drop_buffer()
 
-    def take_buffer(self) -> list[Item]:
+    def take_buffer(self) -> list[EncodedEntry]:
         """What continues exactly where the link is; anything else is the journal's to give."""
         items = self.buffer
         self.buffer, self.buffered_bytes = [], 0
@@ -116,7 +116,7 @@ class Lanes:
         if lane is not None:
             lane.source.confirmed(seq)
 
-    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None:
+    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None:
         lane = self._lanes.get(state.id)
         if lane is None:
             return

@@ -11,8 +11,8 @@ from farsteer.agents.base import Launch, LaunchPlan, Output
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
-from farsteer.core.launch import Start
-from farsteer.core.session import SessionSpec, leaving
+from farsteer.core.launch import LaunchMode
+from farsteer.core.session import SessionSpec, add_abandoned
 from farsteer.runner import planning
 from farsteer.runner.context import ActorContext
 from farsteer.runner.life import Life
@@ -135,7 +135,7 @@ class Launcher:
         self.life.begin()
 
     def _announce(self, plan: LaunchPlan) -> None:
-        resumed = plan.decision.start is Start.RESUME
+        resumed = plan.decision.start is LaunchMode.RESUME
         self._log.add(
             ev.LaunchStart(generation=plan.generation, resumed=resumed, native_id=plan.decision.native_id)
         )
@@ -157,7 +157,7 @@ class Launcher:
         if mail.launch is None:
             return await self._not_started(life, mail.error or AgentError("the agent did not start"))
         life.started(mail.launch)
-        self._log.patch(left_behind=leaving(self._log.state, mail.launch.native_id))
+        self._log.patch(left_behind=add_abandoned(self._log.state, mail.launch.native_id))
         if life.ready and not life.warm:
             await self._arrived(life)
         return None
@@ -216,7 +216,7 @@ class Launcher:
         life = self.life
         if life is None or not life.warm:
             return False
-        life.unheard += (output for output in outputs if not isinstance(output, base.Fragment))
+        life.unheard += (output for output in outputs if not isinstance(output, base.DeltaEmitted))
         del life.unheard[:-_UNHEARD]
         return True
 

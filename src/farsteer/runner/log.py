@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from typing import Protocol
 import msgspec
 
 from farsteer.core import events as ev
+from farsteer.core.clock import now_ms
 from farsteer.core.events import Entry, SessionEvent, role_of
 from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 from farsteer.runner.drafts import Draft, DraftKey, Drafts, Piece
 from farsteer.runner.journal import Journal, Payloads
 
@@ -34,14 +34,10 @@ _DRAFT_PAUSE = 1.0
 _log = logging.getLogger(__name__)
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Publisher(Protocol):
     """Where committed events go: the link."""
 
-    def publish(self, state: SessionState, items: Sequence[Item], *, changed: bool) -> None: ...
+    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None: ...
 
     def fragments(self, session: str, deltas: list[ev.Delta]) -> None: ...
 
@@ -50,7 +46,7 @@ class Publisher(Protocol):
 class _Due:
     """What is to be written down in one commit."""
 
-    items: list[Item] = field(default_factory=list[Item])
+    items: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
     settled: list[str] = field(default_factory=list[str])
     payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
     finished: list[DraftKey] = field(default_factory=list[DraftKey])
@@ -107,7 +103,7 @@ class SessionLog:
         )
         self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
         kind = type(event).__struct_config__.tag
-        self._pending.items.append(Item(seq, str(kind), msgspec.Raw(encode(entry))))
+        self._pending.items.append(EncodedEntry(seq, str(kind), msgspec.Raw(encode(entry))))
         self._pending.finished += self._drafts.note(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._settled[event.item_id] = None

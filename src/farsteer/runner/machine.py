@@ -11,8 +11,8 @@ from farsteer import __version__
 from farsteer.agents import registry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.db.home import write_secret
 from farsteer.runner.settings import RunnerSettings
+from farsteer.storage.home import write_secret
 
 
 def machine_id(home: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from farsteer.agents.base import Launch, Output
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
 from farsteer.core.queue import Delivery
@@ -181,9 +181,9 @@ def _presses(order: Order) -> bool:
     if isinstance(order, Shutdown):
         return True
     match order.command if isinstance(order, Request) else None:
-        case do.Abort() | do.Stop() | do.Delete() | do.SendNow() | do.Rewind():
+        case commands.Abort() | commands.Stop() | commands.Delete() | commands.SendNow() | commands.Rewind():
             return True
-        case do.Send(item=item):
+        case commands.Send(item=item):
             return item.delivery is Delivery.NOW
         case _:
             return False

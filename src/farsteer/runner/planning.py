@@ -8,7 +8,7 @@ from farsteer.agents.base import Adapter, LaunchPlan
 from farsteer.agents.environment import LAUNCH, LaunchMark
 from farsteer.core.errors import ErrorCode
 from farsteer.core.ids import new_id
-from farsteer.core.launch import LaunchDecision, LaunchRow, Start, decide
+from farsteer.core.launch import LaunchDecision, LaunchMode, LaunchRow, decide_launch
 from farsteer.core.session import SessionSpec, SessionState
 
 PLACE_UNKNOWN = "The agent does not know the place to go back to; it still remembers what was removed."
@@ -22,7 +22,7 @@ class Recovery(NamedTuple):
 
 
 def decision(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDecision:
-    return decide(
+    return decide_launch(
         LaunchRow(
             session_id=state.id, agent=state.agent, native_id=state.native_id, registered=state.registered
         ),
@@ -39,8 +39,8 @@ def plan(
     startup: float, home: str,
 ) -> LaunchPlan:  # fmt: skip
     decided = decision(state, adapter, state_dir)
-    fork_of = state.fork_of if decided.start is Start.CREATE else None
-    cuts = fork_of is not None or decided.start is Start.RESUME
+    fork_of = state.fork_of if decided.start is LaunchMode.CREATE else None
+    cuts = fork_of is not None or decided.start is LaunchMode.RESUME
     generation = state.generation + 1
     environment = {**environment, LAUNCH: str(LaunchMark(home, generation, state.id))}
     return LaunchPlan(
@@ -64,10 +64,10 @@ def recovery(code: ErrorCode, used: LaunchPlan, state: SessionState, adapter: Ad
                 {"cut_at": None},
                 PLACE_UNKNOWN,
             )
-        case ErrorCode.CONVERSATION_IN_USE if used.decision.start is Start.CREATE:
+        case ErrorCode.CONVERSATION_IN_USE if used.decision.start is LaunchMode.CREATE:
             known = used.decision.native_id or state.native_id
             return Recovery({"native_id": known, "registered": True, "fork_of": None}) if known else None
-        case ErrorCode.CONVERSATION_MISSING if forks or used.decision.start is Start.RESUME:
+        case ErrorCode.CONVERSATION_MISSING if forks or used.decision.start is LaunchMode.RESUME:
             kept = state.native_id if adapter.capabilities.caller_chosen_id else None
             changes = {"registered": False, "native_id": kept, "fork_of": None, "cut_at": None}
             return Recovery(

@@ -13,14 +13,12 @@ from msgspec.structs import replace
 from farsteer.agents import registry
 from farsteer.agents.base import Adapter
 from farsteer.agents.environment import scrubbed
-from farsteer.core import commands as do
+from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import FarsteerError, Internal, NotFound
 from farsteer.core.events import SessionEvent
-from farsteer.core.session import SessionSpec, SessionState
-from farsteer.core.wire import plain
-from farsteer.db.home import HomeLock, prepare_home
+from farsteer.core.session import SessionSpec, SessionState, StoredConversation
+from farsteer.core.wire import to_builtins
 from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import machine, reaping
 from farsteer.runner.actor import SessionActor
@@ -32,6 +30,7 @@ from farsteer.runner.lanes import Lanes
 from farsteer.runner.log import SessionLog
 from farsteer.runner.settings import RunnerSettings, load_settings
 from farsteer.runner.uplink import Connect, Uplink
+from farsteer.storage.home import HomeLock, prepare_home
 
 _log = logging.getLogger(__name__)
 
@@ -92,18 +91,18 @@ class Runner:
         """Do one call of the hub. Never raises: an error is an answer."""
         command = call.command
         try:
-            if isinstance(command, do.Create):
+            if isinstance(command, commands.Create):
                 return await Creation(self, command.spec).run(call.id)
-            if isinstance(command, do.Conversations):
-                return Reply(id=call.id, result=plain(await self.conversations(command)))
+            if isinstance(command, commands.ListConversations):
+                return Reply(id=call.id, result=to_builtins(await self.conversations(command)))
             actor = self._actors.get(call.session)
-            if isinstance(command, do.Delete):
+            if isinstance(command, commands.Delete):
                 await self.forget(call.session)
             elif actor is None:
                 raise NotFound("this machine does not have that session")
             else:
                 result = await actor.ask(command)
-                return Reply(id=call.id, seq=actor.state.seq, result=plain(result))
+                return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
         except FarsteerError as error:
             return Reply(id=call.id, error=error.record())
         except Exception as error:  # noqa: BLE001
@@ -114,7 +113,7 @@ class Runner:
     def actor(self, session: str) -> SessionActor | None:
         return self._actors.get(session)
 
-    async def conversations(self, wanted: do.Conversations) -> list[Conversation]:
+    async def conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
         """What an agent has stored here, where sessions may run; each that is a session already says which."""
         adapter = registry.adapter(wanted.agent)
         found = await adapter.conversations(str(self.state_dir(adapter.name)), wanted.directory, wanted.limit)

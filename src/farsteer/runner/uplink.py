@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Unauthorized
 from farsteer.link.messages import (
+    IDLE_TIMEOUT_SECONDS,
     PING_SECONDS,
-    SILENCE_SECONDS,
     Ack,
     Call,
     Deltas,
@@ -25,8 +25,7 @@ from farsteer.link.messages import (
     ToRunner,
     Welcome,
 )
-from farsteer.link.silence import Ear
-from farsteer.link.transport import LinkClosed, Transport
+from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
 from farsteer.runner.holes import filled
 from farsteer.runner.journal import Journal
 from farsteer.runner.lanes import Lane, Lanes
@@ -72,7 +71,7 @@ class Uplink:
 
     async def _live(self, transport: LinkTransport, machine: MachineInfo, delay: float) -> float:
         """One life of the link. Returns the pause before the next."""
-        ear = Ear(transport, SILENCE_SECONDS)
+        ear = IdleTimeoutReceiver(transport, IDLE_TIMEOUT_SECONDS)
         try:
             await transport.send(Hello(machine=machine, sessions=self._lanes.last_seqs()))
             welcome = await ear.first()
@@ -101,7 +100,7 @@ class Uplink:
         return delay
 
     async def _receive_all(
-        self, ear: Ear[ToRunner], transport: LinkTransport, tasks: asyncio.TaskGroup
+        self, ear: IdleTimeoutReceiver[ToRunner], transport: LinkTransport, tasks: asyncio.TaskGroup
     ) -> None:
         while True:
             message = await ear.receive()

@@ -9,7 +9,7 @@ import os
 import msgspec
 import pytest
 
-from farsteer.agents.base import Asked, Fragment, Prompt, Withdrawn
+from farsteer.agents.base import ApprovalAsked, ApprovalWithdrawn, DeltaEmitted, Prompt
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.agents.demo import help_text
 from farsteer.agents.demo.repertoire import COMMANDS
@@ -56,7 +56,7 @@ async def test_free_text_gets_a_friendly_answer_that_streams(stage: Stage) -> No
     await scene.turn("Good morning!")
     assert "Good morning!" in said(scene)
     assert "`help` lists everything" in said(scene)
-    assert len(scene.of(Fragment)) > 5
+    assert len(scene.of(DeltaEmitted)) > 5
 
 
 async def test_the_help_names_every_command_and_so_does_the_launch(stage: Stage) -> None:
@@ -125,7 +125,7 @@ async def test_what_cannot_be_done_is_said_and_the_turn_ends(stage: Stage, typed
 async def test_a_command_streams_its_output_and_tells_its_end(stage: Stage) -> None:
     scene = await yolo(stage)
     await scene.turn("run echo out; echo err >&2; exit 3")
-    streamed = [f.delta for f in scene.of(Fragment) if f.delta.kind is DeltaKind.TOOL_OUTPUT]
+    streamed = [f.delta for f in scene.of(DeltaEmitted) if f.delta.kind is DeltaKind.TOOL_OUTPUT]
     assert "".join(delta.text for delta in streamed) == "out\nerr\n"
     assert statuses(scene) == [ToolStatus.IN_PROGRESS, ToolStatus.FAILED]
     assert "exit code 3" in scene.words()
@@ -134,8 +134,8 @@ async def test_a_command_streams_its_output_and_tells_its_end(stage: Stage) -> N
 async def test_an_interrupt_kills_the_running_command_and_its_children(stage: Stage) -> None:
     scene = await yolo(stage)
     turn_id = await scene.begin("run sleep 300 & echo $!; sleep 300")
-    await scene.until(lambda: any(f.delta.kind is DeltaKind.TOOL_OUTPUT for f in scene.of(Fragment)))
-    child = int(next(f.delta.text for f in scene.of(Fragment)))
+    await scene.until(lambda: any(f.delta.kind is DeltaKind.TOOL_OUTPUT for f in scene.of(DeltaEmitted)))
+    child = int(next(f.delta.text for f in scene.of(DeltaEmitted)))
     await scene.launch.interrupt()
     assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
     assert statuses(scene)[-1] is ToolStatus.FAILED
@@ -147,8 +147,8 @@ async def test_an_interrupt_kills_the_running_command_and_its_children(stage: St
 async def test_the_end_of_its_input_ends_the_agent_and_its_command(stage: Stage) -> None:
     scene = await yolo(stage)
     await scene.begin("run echo $$; sleep 300")
-    await scene.until(lambda: bool(scene.of(Fragment)))
-    command = int(scene.of(Fragment)[0].delta.text)
+    await scene.until(lambda: bool(scene.of(DeltaEmitted)))
+    command = int(scene.of(DeltaEmitted)[0].delta.text)
     scene.launch._process._input.close()  # pyright: ignore[reportAttributeAccessIssue]
     assert (await scene.exited()).exit_code == 0
     await gone(command)
@@ -214,7 +214,7 @@ async def test_a_permission_for_the_session_is_remembered_by_the_session(stage: 
     again = await stage.again(scene)
     await again.turn("run echo three")
     assert "three" in again.words()
-    assert again.of(Asked) == []
+    assert again.of(ApprovalAsked) == []
     await again.launch.set_permission_mode(PermissionMode.READ_ONLY)
     await again.turn("run touch four")
     assert "not allowed in permission mode read-only" in again.words()
@@ -241,7 +241,9 @@ async def test_an_interrupt_withdraws_what_is_asked(stage: Stage) -> None:
     asked = await scene.asked(3)
     await scene.launch.interrupt()
     await scene.end(turn_id)
-    assert {withdrawn.approval_id for withdrawn in scene.of(Withdrawn)} == {approval.id for approval in asked}
+    assert {withdrawn.approval_id for withdrawn in scene.of(ApprovalWithdrawn)} == {
+        approval.id for approval in asked
+    }
 
 
 async def test_questions_of_every_kind_are_answered(stage: Stage) -> None:

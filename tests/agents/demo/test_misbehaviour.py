@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import pytest
 
-from farsteer.agents.base import Exited, Fragment, LaunchPlan, Prompt, Registered, Said, TurnEnded
+from farsteer.agents.base import DeltaEmitted, EventEmitted, Exited, LaunchPlan, Prompt, Registered, TurnEnded
 from farsteer.agents.conformance.stage import Recorder, Stage
 from farsteer.agents.demo import help_text
 from farsteer.agents.demo.starting import STARTS
@@ -76,7 +76,7 @@ async def test_a_crash_tells_its_signal_and_its_last_words(stage: Stage) -> None
 async def test_a_crash_closes_the_tool_call_that_was_running(stage: Stage) -> None:
     scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
     turn_id = await scene.begin("run echo begun; sleep 300")
-    await scene.until(lambda: bool(scene.of(Fragment)))
+    await scene.until(lambda: bool(scene.of(DeltaEmitted)))
     os.kill(scene.launch.pid, signal.SIGKILL)
     assert (await scene.end(turn_id)).reason is TurnEndReason.CRASHED
     closed = scene.events(ToolCallUpdate)[-1]
@@ -104,7 +104,7 @@ async def test_what_is_said_after_an_early_end_stands_outside_of_the_turn(stage:
     scene = await stage.launch()
     await scene.turn("end early")
     await scene.until(lambda: len(scene.events(AgentMessage)) == 2)
-    said = [output for output in scene.outputs if not isinstance(output, Fragment)]
+    said = [output for output in scene.outputs if not isinstance(output, DeltaEmitted)]
     kinds = [type(getattr(output, "event", output)).__name__ for output in said]
     assert kinds == ["CommandsUpdate", "Registered", "AgentMessage", "TurnEnded", "AgentMessage"]
 
@@ -114,7 +114,7 @@ async def test_everything_said_twice_is_heard_once(stage: Stage) -> None:
     await scene.turn("repeat")
     await scene.turn("say done")
     assert [message.text for message in scene.events(AgentMessage)] == ["Said once, heard once.", "done"]
-    assert "".join(f.delta.text for f in scene.of(Fragment)) == "Said once, heard once.done"
+    assert "".join(f.delta.text for f in scene.of(DeltaEmitted)) == "Said once, heard once.done"
 
 
 async def test_garbage_is_noted_line_by_line_and_bounded(stage: Stage) -> None:
@@ -196,7 +196,7 @@ async def test_tokens_may_be_counted_after_the_turn(stage: Stage) -> None:
     scene = await stage.launch()
     ended = await scene.turn("late usage")
     await scene.until(lambda: bool(scene.events(UsageUpdate)))
-    (counted,) = [output for output in scene.of(Said) if isinstance(output.event, UsageUpdate)]
+    (counted,) = [output for output in scene.of(EventEmitted) if isinstance(output.event, UsageUpdate)]
     assert scene.outputs.index(counted) > scene.outputs.index(ended)
 
 
@@ -205,7 +205,7 @@ async def test_a_helper_ends_no_turn_and_is_heard_after_it(stage: Stage) -> None
     await scene.turn("background 2")
     await scene.until(lambda: len(scene.events(AgentMessage)) == 4)
     ended = scene.outputs.index(scene.of(TurnEnded)[0])
-    own = next(output for output in scene.of(Said) if "not done" in str(output.event))
+    own = next(output for output in scene.of(EventEmitted) if "not done" in str(output.event))
     assert scene.outputs.index(own) < ended, "the helper's end was not the turn's"
     helped = [message.meta for message in scene.events(AgentMessage) if message.meta]
     assert len(helped) == 3
@@ -391,7 +391,7 @@ async def test_an_id_that_is_a_path_is_refused(stage: Stage) -> None:
 _RUNNER = """
 import asyncio, os, sys
 from pathlib import Path
-from farsteer.agents.base import Fragment
+from farsteer.agents.base import DeltaEmitted
 from farsteer.agents.conformance import Script
 from farsteer.agents.conformance.stage import Stage
 from farsteer.agents.demo.adapter import DemoAdapter
@@ -401,8 +401,8 @@ async def main():
     stage = Stage(DemoAdapter(), Script(answer="", long=""), Path(sys.argv[1]), 10)
     scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
     await scene.begin("run echo $$; sleep 300")
-    await scene.until(lambda: bool(scene.of(Fragment)))
-    print(scene.launch.pid, scene.of(Fragment)[0].delta.text, flush=True)
+    await scene.until(lambda: bool(scene.of(DeltaEmitted)))
+    print(scene.launch.pid, scene.of(DeltaEmitted)[0].delta.text, flush=True)
     await asyncio.sleep(300)
 
 asyncio.run(main())

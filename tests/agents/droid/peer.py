@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from farsteer.agents.base import Asked, LaunchPlan, Output, Prompt, Said, TurnEnded
+from farsteer.agents.base import ApprovalAsked, EventEmitted, LaunchPlan, Output, Prompt, TurnEnded
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.process import Exit, OnExit, OnLines
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import SessionEvent
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.modes import PermissionMode
 
 SECONDS = 10.0
@@ -175,7 +175,7 @@ class Recorder:
         return [output for output in self.outputs if isinstance(output, kind)]
 
     def events(self, kind: type[Any] | None = None) -> list[Any]:
-        said: list[SessionEvent] = [output.event for output in self.of(Said)]
+        said: list[SessionEvent] = [output.event for output in self.of(EventEmitted)]
         return [event for event in said if kind is None or isinstance(event, kind)]
 
     @property
@@ -184,7 +184,7 @@ class Recorder:
 
     @property
     def approvals(self) -> list[Approval]:
-        return [asked.approval for asked in self.of(Asked)]
+        return [asked.approval for asked in self.of(ApprovalAsked)]
 
 
 SETTINGS = {
@@ -211,7 +211,7 @@ def plan(
     model: str | None = "model-a",
     **more: Any,
 ) -> LaunchPlan:
-    decision = LaunchDecision(start=Start.RESUME if resume else Start.CREATE, native_id=resume)
+    decision = LaunchDecision(start=LaunchMode.RESUME if resume else LaunchMode.CREATE, native_id=resume)
     return LaunchPlan(
         session_id="22222222-2222-4222-8222-222222222222", directory="/", generation=1, decision=decision,
         permission_mode=mode, model=model, startup_timeout=SECONDS, **more,

@@ -20,16 +20,16 @@ from unittest.mock import patch
 import msgspec
 
 from farsteer.agents.base import (
-    Asked,
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
     Exited,
-    Fragment,
     LaunchPlan,
     Output,
     Prompt,
     Registered,
-    Said,
     TurnEnded,
-    Withdrawn,
 )
 from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
@@ -237,17 +237,17 @@ def _sent(line: dict[str, Any]) -> str:
 
 def _line(output: Output) -> str:
     match output:
-        case Said():
+        case EventEmitted():
             fields = msgspec.to_builtins(output.event)
             return f"{fields.pop('kind')} {_json(fields)}"
-        case Fragment(delta=delta):
+        case DeltaEmitted(delta=delta):
             text = json.dumps(delta.text, ensure_ascii=False)
             return f"… {delta.kind.value} {delta.message_id} {delta.offset} {text}"
-        case Asked(approval=approval):
+        case ApprovalAsked(approval=approval):
             fields = msgspec.to_builtins(approval)
             del fields["createdAt"]
             return f"asked {fields.pop('kind')} {_json(fields)}"
-        case Withdrawn():
+        case ApprovalWithdrawn():
             return f"withdrawn {output.approval_id}"
         case TurnEnded():
             return f"END {output.turn_id} {output.reason.value}" + (

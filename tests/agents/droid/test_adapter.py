@@ -14,7 +14,7 @@ from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.agents.environment import scrubbed
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from tests.agents.droid.peer import Recorder, plan
 
 
@@ -111,7 +111,7 @@ def test_it_sees_factorys_variables_and_none_of_ours() -> None:
 
 async def test_a_conversation_of_another_agent_is_not_run(nowhere: Path) -> None:
     program(nowhere / "bin" / "droid", "echo 1.0.0")
-    foreign = msgspec.structs.replace(plan(), decision=LaunchDecision(start=Start.REFUSE))
+    foreign = msgspec.structs.replace(plan(), decision=LaunchDecision(start=LaunchMode.REFUSE))
     with pytest.raises(AgentError, match="another agent"):
         await DroidAdapter().start(foreign, Recorder())
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from farsteer.agents.base import Prompt, Registered, Said, TurnEnded
+from farsteer.agents.base import EventEmitted, Prompt, Registered, TurnEnded
 from farsteer.agents.droid import ending
 from farsteer.agents.droid.ending import Ending
 from farsteer.core.approvals import Answer, Outcome
@@ -63,7 +63,7 @@ async def test_a_premature_idle_waits_for_the_message_it_overtook(start: Open) -
     await stage.peer.notes(IDLE, session=None)
     assert stage.sink.ends == []
     await stage.peer.notes(message("assistant", text("the answer"), id="m1"), session=None)
-    assert [type(output) for output in stage.sink.outputs[-2:]] == [Said, TurnEnded]
+    assert [type(output) for output in stage.sink.outputs[-2:]] == [EventEmitted, TurnEnded]
 
 
 async def test_a_premature_idle_waits_for_the_result_of_a_tool(start: Open) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farsteer.agents.base import Asked, Exited, Prompt, Registered
+from farsteer.agents.base import ApprovalAsked, Exited, Prompt, Registered
 from farsteer.agents.droid.commands import McpServer
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.lock import ConversationLock
@@ -151,7 +151,7 @@ async def test_what_droid_still_waits_for_is_asked_again(start: Open) -> None:
         "options": [{"value": "proceed_once", "label": "Yes"}, {"value": "cancel", "label": "No"}],
     }  # fmt: skip
     stage = await start(plan(SESSION), answer={**opened(), "pendingPermissions": [pending]})
-    (asked,) = stage.sink.of(Asked)
+    (asked,) = stage.sink.of(ApprovalAsked)
     assert asked.approval.title == "ls"
 
 

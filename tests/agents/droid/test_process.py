@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from farsteer.agents.base import Exited, Fragment, Launch, LaunchPlan, Prompt
+from farsteer.agents.base import DeltaEmitted, Exited, Launch, LaunchPlan, Prompt
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.lines import LINE_LIMIT
 from tests.agents.droid.peer import SESSION, Recorder
 from tests.support.eventually import eventually
@@ -34,7 +34,7 @@ class Play:
         self._turns = 0
 
     def plan(self, *, resume: bool = False) -> LaunchPlan:
-        start = Start.RESUME if resume else Start.CREATE
+        start = LaunchMode.RESUME if resume else LaunchMode.CREATE
         return LaunchPlan(
             session_id="s", directory=str(self._folder), generation=1,
             decision=LaunchDecision(start=start, native_id=SESSION if resume else None),
@@ -69,7 +69,7 @@ async def test_eof_and_sigterm_that_drain_instead_of_stopping_do_not_delay_the_e
     play = Play(tmp_path, DRAIN)
     launch = await play.start()
     await play.begin(launch, "work on and on")
-    await play.sink.until(lambda: bool(play.sink.of(Fragment)))
+    await play.sink.until(lambda: bool(play.sink.of(DeltaEmitted)))
     begun = time.monotonic()
     await launch.stop(0.2)
     assert time.monotonic() - begun < 5

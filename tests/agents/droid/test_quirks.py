@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from farsteer.agents.base import Asked, Fragment, TurnEnded, Withdrawn
+from farsteer.agents.base import ApprovalAsked, ApprovalWithdrawn, DeltaEmitted, TurnEnded
 from farsteer.core.approvals import Answer, OptionKind, Outcome
 from farsteer.core.events import (
     AgentMessage,
@@ -52,7 +52,7 @@ async def test_llm_retry_streams_the_same_text_again_and_it_is_not_doubled(stage
     await stage.peer.notes(delta("m1", "one "), delta("m1", "two "))
     await stage.peer.notes(note("llm_retry", attempt=1, reason="timeout"))
     await stage.peer.notes(delta("m1", "one "), delta("m1", "two "), delta("m1", "three"))
-    fragments = [fragment.delta for fragment in stage.sink.of(Fragment)]
+    fragments = [fragment.delta for fragment in stage.sink.of(DeltaEmitted)]
     assert [(one.offset, one.text) for one in fragments] == [(0, "one two "), (0, "one two three")]
     await stage.peer.notes(message("assistant", text("one two three"), id="m1"), completed())
     assert [event.text for event in stage.sink.events(AgentMessage)] == ["one two three"]
@@ -157,7 +157,7 @@ async def test_an_interrupt_while_a_person_is_asked_takes_the_question_back(stag
         note("permission_resolved", requestId=REQUEST, toolUseIds=[], selectedOption="cancel"),
         result("call-1", "Error: cancelled", error=True), completed("cancelled"), IDLE,
     )  # fmt: skip
-    assert [output.approval_id for output in stage.sink.of(Withdrawn)] == [approval.id]
+    assert [output.approval_id for output in stage.sink.of(ApprovalWithdrawn)] == [approval.id]
     assert len(stage.sink.ends) == 1
 
 
@@ -166,8 +166,8 @@ async def test_permission_resolved_after_our_own_answer_takes_nothing_back(stage
     approval = await stage.ask(tool(), id=REQUEST)
     await stage.launch.answer(approval, Answer(outcome=Outcome.APPROVED, option_id="proceed_once"))
     await stage.peer.notes(note("permission_resolved", requestId=REQUEST, selectedOption="proceed_once"))
-    assert stage.sink.of(Withdrawn) == []
-    assert len(stage.sink.of(Asked)) == 1
+    assert stage.sink.of(ApprovalWithdrawn) == []
+    assert len(stage.sink.of(ApprovalAsked)) == 1
 
 
 async def test_a_draining_droid_ends_the_turn_with_its_exit(stage: Stage) -> None:
@@ -190,7 +190,7 @@ async def test_the_whole_output_that_droid_repeats_goes_out_once(stage: Stage) -
     await stage.peer.notes(message("assistant", tool(), id="m1"))
     for output in ("tick 1\n", "tick 1\ntick 2\n", "cleared\n"):
         await stage.peer.notes(progress(output))
-    deltas = [fragment.delta for fragment in stage.sink.of(Fragment)]
+    deltas = [fragment.delta for fragment in stage.sink.of(DeltaEmitted)]
     assert {one.kind for one in deltas} == {DeltaKind.TOOL_OUTPUT}
     assert [(one.offset, one.text) for one in deltas] == [(0, "tick 1\n"), (7, "tick 2\n"), (0, "cleared\n")]
 

@@ -13,7 +13,7 @@ from farsteer.agents.droid.opening import Opening
 from farsteer.agents.droid.settings import Dial
 from farsteer.core.capabilities import Capabilities
 from farsteer.core.errors import NotCapable
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode
 
@@ -37,17 +37,17 @@ class FakeRpc:
         return msgspec.Raw(msgspec.json.encode({"sessionId": "s", "settings": settings}))
 
 
-def plan(start: Start, **more: Any) -> LaunchPlan:
-    decision = LaunchDecision(start=start, native_id="s" if start is Start.RESUME else None)
+def plan(start: LaunchMode, **more: Any) -> LaunchPlan:
+    decision = LaunchDecision(start=start, native_id="s" if start is LaunchMode.RESUME else None)
     return LaunchPlan(
         session_id="s", directory="/", generation=1, decision=decision, mcp_servers=SERVERS, **more
     )
 
 
 @pytest.mark.parametrize(
-    ("start", "method"), [(Start.CREATE, "initialize_session"), (Start.RESUME, "load_session")]
+    ("start", "method"), [(LaunchMode.CREATE, "initialize_session"), (LaunchMode.RESUME, "load_session")]
 )
-async def test_they_are_given_when_a_conversation_is_opened(start: Start, method: str) -> None:
+async def test_they_are_given_when_a_conversation_is_opened(start: LaunchMode, method: str) -> None:
     rpc = FakeRpc()
     opening = Opening(rpc, Dial(PermissionMode.DEFAULT), "/", 5.0)  # pyright: ignore[reportArgumentType]
     await opening.perform(plan(start))
@@ -60,7 +60,7 @@ def test_an_agent_that_cannot_take_them_refuses_the_plan() -> None:
         capabilities = Capabilities(resume=True)
 
     with pytest.raises(NotCapable, match="MCP"):
-        Plain().check(plan(Start.CREATE))
-    DroidAdapter().check(plan(Start.CREATE))
+        Plain().check(plan(LaunchMode.CREATE))
+    DroidAdapter().check(plan(LaunchMode.CREATE))
     with pytest.raises(NotCapable, match="one directory"):
-        DroidAdapter().check(plan(Start.CREATE, additional_directories=("/tmp",)))
+        DroidAdapter().check(plan(LaunchMode.CREATE, additional_directories=("/tmp",)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.base import Fragment, Registered, Said, TurnEnded
+from farsteer.agents.base import DeltaEmitted, EventEmitted, Registered, TurnEnded
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.approvals import Answer, Outcome, check_answer
@@ -150,7 +150,7 @@ async def test_an_interrupted_tool_has_one_result(stage: Setting, profile: str) 
     async with stage(profile) as set_:
         scene = await set_.launch(set_.plan(mode=PermissionMode.YOLO))
         turn_id = await scene.begin("run echo begun; sleep 60")
-        await scene.until(lambda: any(part.delta.text == "begun\n" for part in scene.of(Fragment)))
+        await scene.until(lambda: any(part.delta.text == "begun\n" for part in scene.of(DeltaEmitted)))
         await scene.launch.interrupt()
         assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
         finals = [event for event in scene.events(ToolCallUpdate) if event.status and event.status.final]
@@ -205,12 +205,12 @@ async def test_a_turn_that_is_said_to_be_complete_waits_for_its_last_message(
         for word in ("first", "second"):
             turn_id = await scene.begin(f"say the {word} answer")
             assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
-        said = [output.event for output in scene.of(Said) if isinstance(output.event, AgentMessage)]
+        said = [output.event for output in scene.of(EventEmitted) if isinstance(output.event, AgentMessage)]
         assert [(one.text, one.partial) for one in said] == [
             ("the first answer", False),
             ("the second answer", False),
         ]
-        messages = [scene.outputs.index(Said(event)) for event in said]
+        messages = [scene.outputs.index(EventEmitted(event)) for event in said]
         ends = [index for index, output in enumerate(scene.outputs) if isinstance(output, TurnEnded)]
         assert messages[0] < ends[0] < messages[1] < ends[1]
 

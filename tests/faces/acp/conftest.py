@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from farsteer.cli.embedded import OWNER
-from farsteer.client.steering import Steering
+from farsteer.client.hub_client import HubClient
 from farsteer.faces.acp.greeting import Options
-from farsteer.faces.steering import HubSteering
+from farsteer.faces.in_process_client import InProcessClient
 from tests.support.acp_client import Editor, editor_here
 from tests.support.stack import Stack, farsteer
 
@@ -30,8 +30,8 @@ def editors(stack: Stack) -> Editors:
     """Makes editors that are connected to the stack and have greeted."""
 
     @asynccontextmanager
-    async def hub() -> AsyncGenerator[Steering]:
-        yield HubSteering(stack.hub, OWNER)
+    async def hub() -> AsyncGenerator[HubClient]:
+        yield InProcessClient(stack.hub, OWNER)
 
     @asynccontextmanager
     async def connect(

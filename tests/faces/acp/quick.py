@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Registered, Said, Sink, TurnEnded
+from farsteer.agents.base import EventEmitted, Exited, Launch, LaunchPlan, Prompt, Registered, Sink, TurnEnded
 from farsteer.agents.demo.adapter import DemoAdapter
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.events import AgentMessage, TurnEndReason
@@ -30,7 +30,7 @@ class QuickLaunch(Launch):
     async def send(self, prompt: Prompt) -> None:
         said = AgentMessage(message_id=f"m-{prompt.turn_id}", text=f"You said {prompt.text}")
         end = TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN)
-        await self._sink.put([Registered(native_id=str(self.native_id)), Said(event=said), end])
+        await self._sink.put([Registered(native_id=str(self.native_id)), EventEmitted(event=said), end])
 
     async def answer(self, approval: Approval, answer: Answer) -> None: ...
 

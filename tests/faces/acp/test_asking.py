@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from farsteer.rpc.errors import RpcError
+from farsteer.jsonrpc.errors import RpcError
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import FORMS, Answer, Editor, choosing, forever, nobody
 from tests.support.stack import Stack

@@ -156,7 +156,7 @@ async def test_little_is_loaded_before_the_greeting() -> None:
     code = (
         "import sys; from farsteer.cli import main; from importlib import import_module as load; "
         "from farsteer.cli.lean import import_msgspec; import_msgspec(); load('farsteer.cli.acp'); "
-        "load('farsteer.faces.acp.server'); load('farsteer.faces.stdio'); "
+        "load('farsteer.faces.acp.server'); load('farsteer.jsonrpc.stdio'); "
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from farsteer.core.ids import new_id
+from farsteer.faces.app import ServerConfig, serve
 from farsteer.faces.rest.app import TABLE
 from farsteer.faces.rest.endpoint import AnyEndpoint
-from farsteer.faces.server import ServerConfig, serve
 from farsteer.hub import Hub, Scope
 from tests.support.stack import OWNER, Account, Stack, farsteer
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from farsteer.core.api import CreateSession, SendMessage
-from farsteer.core.api import Request as Body
+from farsteer.core.api import RequestBody as Body
 from farsteer.core.errors import BadRequest, ErrorCode, TooLarge, UnsupportedMedia
 from farsteer.faces.rest import decode
 from farsteer.faces.rest.decode import check_media_type, decode_body, decode_query, read_body

@@ -19,7 +19,7 @@ from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.store import log as log_table
 from farsteer.hub.store.base import Appended
 from farsteer.hub.store.sqlite import SqliteStore
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 from tests.hub.scripted import Log, machine
 
 NS = "default"
@@ -51,7 +51,7 @@ class Bench:
         await self.store.finish_session(log.state.id, log.state, item=None, remember=None)
         return log
 
-    async def append(self, log: Log, items: list[Item], *, state: bool = False) -> Appended:
+    async def append(self, log: Log, items: list[EncodedEntry], *, state: bool = False) -> Appended:
         given = log.state if state else None
         return await (await self.store.append(NS, self.machine.id, log.state.id, items, given))
 
@@ -67,7 +67,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await bench.store.close()
 
 
-def says(log: Log, count: int) -> list[Item]:
+def says(log: Log, count: int) -> list[EncodedEntry]:
     return [log.add(ev.AgentMessage(message_id=str(n), text=f"text {n}")) for n in range(count)]
 
 

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from farsteer.core import events as ev
 from farsteer.core.errors import NotFound
 from farsteer.core.events import FileRestore, FilesRestored
-from farsteer.core.queue import REWOUND, ItemState
+from farsteer.core.queue import REWIND_REASON, ItemState
 from farsteer.hub.store import log as log_table
 from farsteer.hub.store import visible
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 from tests.hub.scripted import Log
 from tests.hub.store.test_log import NS, Bench, says
 
@@ -34,7 +34,7 @@ def rewound(first_seq: int) -> ev.Rewound:
     return ev.Rewound(first_seq=first_seq, files=FilesRestored(status=FileRestore.SKIPPED))
 
 
-def turn(log: Log, text: str, *, anchor: str | None = None, thought: str | None = None) -> list[Item]:
+def turn(log: Log, text: str, *, anchor: str | None = None, thought: str | None = None) -> list[EncodedEntry]:
     """A person's message and its answer: five entries."""
     return [
         log.add(ev.TurnStart(turn_id=text, item_id=text)),
@@ -174,7 +174,7 @@ class TestPlaces:
     async def test_what_a_rewind_cancelled_is_told_from_what_others_did(self, bench: Bench) -> None:
         log = await bench.session()
         await bench.append(log, turn(log, "one"))
-        cancelled = [("x", "cancelled by the sender"), ("y", REWOUND), ("z", REWOUND)]
+        cancelled = [("x", "cancelled by the sender"), ("y", REWIND_REASON), ("z", REWIND_REASON)]
         updates = [
             log.add(ev.QueueUpdate(item_id=item, state=ItemState.CANCELLED, reason=why))
             for item, why in cancelled

@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 
-from farsteer.faces.stdio import Reader, Writer, take_over
+from farsteer.jsonrpc.stdio import Reader, Writer, take_over
 from tests.support.droid_simulator import misbehaving
 from tests.support.droid_simulator.commands import COMMANDS
 from tests.support.droid_simulator.profile import PROFILES, Profile

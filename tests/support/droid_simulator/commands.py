@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from farsteer.core.ids import new_id
-from farsteer.faces.droid_rpc.notes import McpAuthRequired, Text, ToolUse
+from farsteer.faces.droid.notes import McpAuthRequired, Text, ToolUse
 from tests.support.droid_simulator import snapshots, store
 from tests.support.droid_simulator.turn import Over, Turn, risk
 

@@ -7,8 +7,8 @@ import os
 import signal
 
 from farsteer.core.ids import new_id
-from farsteer.faces.droid_rpc import notes
-from farsteer.faces.droid_rpc.notes import Text
+from farsteer.faces.droid import notes
+from farsteer.faces.droid.notes import Text
 from tests.support.droid_simulator.commands import command
 from tests.support.droid_simulator.turn import Over, Turn
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from farsteer.faces.droid_rpc.dialect import DIALECTS, Dialect
+from farsteer.faces.droid.dialect import DIALECTS, Dialect
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ import msgspec
 
 from farsteer.core.ids import new_id
 from farsteer.core.lines import Line, Oversized
-from farsteer.faces.droid_rpc import notes, params, wire
-from farsteer.faces.droid_rpc.modes import LEVELS
-from farsteer.faces.droid_rpc.notes import IDLE, Message
-from farsteer.faces.stdio import Reader
+from farsteer.faces.droid import notes, params, wire
+from farsteer.faces.droid.modes import LEVELS
+from farsteer.faces.droid.notes import IDLE, Message
+from farsteer.jsonrpc.stdio import Reader
 from tests.support.droid_simulator import snapshots, store
 from tests.support.droid_simulator.commands import perform
 from tests.support.droid_simulator.store import Settings, Stored

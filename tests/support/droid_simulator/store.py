@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from farsteer.core.wire import encode
-from farsteer.faces.droid_rpc.notes import Message, Tokens
+from farsteer.faces.droid.notes import Message, Tokens
 
 
 class Settings(msgspec.Struct):

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from farsteer.core.ids import new_id
-from farsteer.faces.droid_rpc import notes, params
-from farsteer.faces.droid_rpc.modes import LEVELS
-from farsteer.faces.droid_rpc.notes import EXECUTING, IDLE, STREAMING, THINKING, WAITING, Text, ToolUse
-from farsteer.faces.droid_rpc.tools import confirmation
-from farsteer.faces.droid_rpc.wire import ASK_USER, REQUEST_PERMISSION, Answer
+from farsteer.faces.droid import notes, params
+from farsteer.faces.droid.modes import LEVELS
+from farsteer.faces.droid.notes import EXECUTING, IDLE, STREAMING, THINKING, WAITING, Text, ToolUse
+from farsteer.faces.droid.tools import confirmation
+from farsteer.faces.droid.wire import ASK_USER, REQUEST_PERMISSION, Answer
 from tests.support.droid_simulator import store
 from tests.support.droid_simulator.voice import Voice, now
 

@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 from farsteer.core.ids import new_id
-from farsteer.faces.droid_rpc import notes
-from farsteer.faces.droid_rpc.modes import LEVELS
-from farsteer.faces.droid_rpc.notes import Message, Note, Text, Thinking, Tokens, ToolOutcome, ToolUse
-from farsteer.faces.droid_rpc.wire import Writing
-from farsteer.faces.stdio import Writer
+from farsteer.faces.droid import notes
+from farsteer.faces.droid.modes import LEVELS
+from farsteer.faces.droid.notes import Message, Note, Text, Thinking, Tokens, ToolOutcome, ToolUse
+from farsteer.faces.droid.wire import Writing
+from farsteer.jsonrpc.stdio import Writer
 from tests.support.droid_simulator import store
 from tests.support.droid_simulator.profile import Profile
 from tests.support.droid_simulator.store import Stored

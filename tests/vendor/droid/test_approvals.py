@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farsteer.agents.base import Asked
+from farsteer.agents.base import ApprovalAsked
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.core.approvals import ApprovalKind, Outcome
 from farsteer.core.events import AgentMessage, ModeUpdate, TurnEndReason
@@ -64,7 +64,7 @@ async def test_always_raises_the_whole_sessions_autonomy_and_says_so(stage: Stag
     await scene.end(turn_id)
     assert modes(scene) == [PermissionMode.SAFE_YOLO]
     await scene.turn("[[bash:touch two.txt]]")
-    assert len(scene.of(Asked)) == 1
+    assert len(scene.of(ApprovalAsked)) == 1
     assert (stage.directory / "two.txt").exists()
 
 

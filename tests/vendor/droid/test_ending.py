@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from farsteer.agents.base import Fragment
+from farsteer.agents.base import DeltaEmitted
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, TurnEndReason
@@ -31,9 +31,9 @@ async def history(scene: Scene) -> list[list[str]]:
 
 async def streaming(scene: Scene) -> str:
     """A turn in which the model has begun to speak and will never end."""
-    before = len(scene.of(Fragment))
+    before = len(scene.of(DeltaEmitted))
     turn_id = await scene.begin(HANGS)
-    await scene.until(lambda: len(scene.of(Fragment)) > before)
+    await scene.until(lambda: len(scene.of(DeltaEmitted)) > before)
     return turn_id
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farsteer.agents.base import Fragment
+from farsteer.agents.base import DeltaEmitted
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from tests.support.model import ScriptedModel
@@ -53,7 +53,7 @@ async def test_a_model_that_stays_overloaded_can_be_interrupted(stage: Stage, mo
 async def broken_once(scene: Scene, model: ScriptedModel) -> str:
     """The text of a message whose stream breaks behind its first word, which was seen, and is begun again."""
     turn_id = await scene.begin("[[say:half ]][[meet:seen:2]][[drop:1]][[say:done]]")
-    await scene.until(lambda: bool(scene.of(Fragment)))
+    await scene.until(lambda: bool(scene.of(DeltaEmitted)))
     model.meet("seen")
     assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
     (message,) = scene.events(AgentMessage)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from farsteer.agents.base import Asked, Fragment, Prompt
+from farsteer.agents.base import ApprovalAsked, DeltaEmitted, Prompt
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.core.events import (
     AgentMessage,
@@ -48,7 +48,7 @@ async def test_thoughts_and_words_are_streamed_and_then_said(stage: Stage) -> No
     assert [event.text for event in scene.events(AgentThought)] == ["Let me see."]
     (message,) = scene.events(AgentMessage)
     assert (message.text, message.partial) == ("Hello brave new world", False)
-    fragments = [fragment.delta for fragment in scene.of(Fragment)]
+    fragments = [fragment.delta for fragment in scene.of(DeltaEmitted)]
     assert {delta.kind for delta in fragments} == {DeltaKind.THOUGHT, DeltaKind.MESSAGE}
 
 
@@ -121,7 +121,7 @@ async def test_model_and_effort_of_the_plan_hold_from_the_first_turn(stage: Stag
 async def test_the_permission_mode_changes_while_it_runs(stage: Stage) -> None:
     scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
     await scene.turn("[[bash:touch unasked.txt]]")
-    assert scene.of(Asked) == []
+    assert scene.of(ApprovalAsked) == []
     await scene.launch.set_permission_mode(PermissionMode.DEFAULT)
     turn_id = await scene.begin("[[bash:touch asked.txt]]")
     await scene.asked()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farsteer.agents.base import Asked
+from farsteer.agents.base import ApprovalAsked
 from farsteer.agents.conformance.contract import Conformance, contract, given
 from farsteer.agents.conformance.stage import Scene, Stage
 from farsteer.core.approvals import Approval, ApprovalKind, Outcome
@@ -86,15 +86,15 @@ class ApprovalContracts(Conformance):
     async def test_yolo_asks_nobody(self, stage: Stage) -> None:
         scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
         await scene.turn(given(stage.script.tool))
-        assert scene.of(Asked) == []
+        assert scene.of(ApprovalAsked) == []
         assert _there(stage, stage.script.tool_file)
 
     @contract
     async def test_read_only_changes_nothing(self, stage: Stage) -> None:
         scene = await stage.launch(stage.plan(mode=PermissionMode.READ_ONLY))
         turn_id = await scene.begin(given(stage.script.tool))
-        await scene.until(lambda: bool(scene.of(Asked)) or scene.has_ended(turn_id))
-        for asked in scene.of(Asked):
+        await scene.until(lambda: bool(scene.of(ApprovalAsked)) or scene.has_ended(turn_id))
+        for asked in scene.of(ApprovalAsked):
             await scene.answer(asked.approval, Outcome.DENIED)
         await scene.end(turn_id)
         assert not _there(stage, stage.script.tool_file)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from farsteer.agents.base import Asked, Exited, Fragment, Output, Said, TurnEnded, Withdrawn
+from farsteer.agents.base import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
+    Exited,
+    Output,
+    TurnEnded,
+)
 from farsteer.core.events import AgentMessage, AgentThought
 
 
@@ -31,14 +39,14 @@ def _fragments_make_the_message(outputs: Sequence[Output]) -> None:
     streamed: dict[str, str] = {}
     finished: set[str] = set()
     for output in outputs:
-        if isinstance(output, Fragment):
+        if isinstance(output, DeltaEmitted):
             delta = output.delta
             # At 0 it begins anew: the agent took back what it had streamed.
             known = streamed.get(delta.message_id, "") if delta.offset else ""
             assert delta.message_id not in finished, f"a fragment of {delta.message_id} comes after the whole"
             assert delta.offset == len(known), f"a fragment of {delta.message_id} has a wrong offset"
             streamed[delta.message_id] = known + delta.text
-        elif isinstance(output, Said) and isinstance(output.event, AgentMessage | AgentThought):
+        elif isinstance(output, EventEmitted) and isinstance(output.event, AgentMessage | AgentThought):
             event = output.event
             assert event.message_id not in finished, f"message {event.message_id} is said twice"
             finished.add(event.message_id)
@@ -49,8 +57,8 @@ def _fragments_make_the_message(outputs: Sequence[Output]) -> None:
 def _approvals_are_asked_once(outputs: Sequence[Output]) -> None:
     asked: set[str] = set()
     for output in outputs:
-        if isinstance(output, Asked):
+        if isinstance(output, ApprovalAsked):
             assert output.approval.id not in asked, "an approval is asked twice"
             asked.add(output.approval.id)
-        elif isinstance(output, Withdrawn):
+        elif isinstance(output, ApprovalWithdrawn):
             assert output.approval_id in asked, "an approval is withdrawn that was never asked"

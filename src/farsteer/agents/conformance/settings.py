@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from farsteer.agents.base import Asked
+from farsteer.agents.base import ApprovalAsked
 from farsteer.agents.conformance.contract import Conformance, contract, given
 from farsteer.agents.conformance.stage import Stage
 from farsteer.core.approvals import Outcome
@@ -49,7 +49,7 @@ class SettingsContracts(Conformance):
         await scene.end(turn_id)
         await scene.launch.set_permission_mode(PermissionMode.YOLO)
         await scene.turn(given(stage.script.tool))
-        assert len(scene.of(Asked)) == 1
+        assert len(scene.of(ApprovalAsked)) == 1
 
 
 async def _done_or_refused(change: Awaitable[None], *, able: bool) -> None:

@@ -12,14 +12,14 @@ import psutil
 
 from farsteer.agents.base import (
     Adapter,
-    Asked,
+    ApprovalAsked,
+    DeltaEmitted,
+    EventEmitted,
     Exited,
-    Fragment,
     Launch,
     LaunchPlan,
     Output,
     Prompt,
-    Said,
     TurnEnded,
 )
 from farsteer.agents.conformance.audit import audit
@@ -28,7 +28,7 @@ from farsteer.agents.environment import scrubbed
 from farsteer.core.approvals import Answer, Approval, Outcome, check_answer
 from farsteer.core.events import AgentMessage, AgentThought, SessionEvent, TextBlock, ToolCallUpdate
 from farsteer.core.ids import new_id
-from farsteer.core.launch import LaunchDecision, Start
+from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.modes import PermissionMode
 
 Kind = TypeVar("Kind", bound=Output)
@@ -73,7 +73,7 @@ class Scene:
         return [output for output in self.outputs if isinstance(output, kind)]
 
     def events(self, kind: type[EventKind]) -> list[EventKind]:
-        return [said.event for said in self.of(Said) if isinstance(said.event, kind)]
+        return [said.event for said in self.of(EventEmitted) if isinstance(said.event, kind)]
 
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> None:
         await self._recorder.until(condition, seconds or self.patience)
@@ -104,8 +104,8 @@ class Scene:
         return turn_id
 
     async def asked(self, count: int = 1) -> list[Approval]:
-        await self.until(lambda: len(self.of(Asked)) >= count)
-        return [asked.approval for asked in self.of(Asked)]
+        await self.until(lambda: len(self.of(ApprovalAsked)) >= count)
+        return [asked.approval for asked in self.of(ApprovalAsked)]
 
     async def answer(
         self, approval: Approval, outcome: Outcome, answers: dict[str, list[str]] | None = None
@@ -125,7 +125,11 @@ class Scene:
         return "\n".join(texts)
 
     def _told(self) -> list[Output]:
-        return [output for output in self.outputs if isinstance(output, Said | Fragment | Asked)]
+        return [
+            output
+            for output in self.outputs
+            if isinstance(output, EventEmitted | DeltaEmitted | ApprovalAsked)
+        ]
 
 
 class Stage:
@@ -149,7 +153,7 @@ class Stage:
         """A plan as the runner makes it. `resume` is a native id; `machine` is the runner's own environment."""
         session = session_id or new_id()
         chosen = session if self.adapter.capabilities.caller_chosen_id else None
-        start = Start.RESUME if resume else Start.CREATE
+        start = LaunchMode.RESUME if resume else LaunchMode.CREATE
         return LaunchPlan(
             session_id=session, directory=str(directory or self.directory), generation=len(self._scenes) + 1,
             decision=LaunchDecision(start=start, native_id=resume or chosen), permission_mode=mode, cut_at=cut_at,

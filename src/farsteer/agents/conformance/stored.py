@@ -10,10 +10,10 @@ import pytest
 from farsteer.agents.conformance.contract import Conformance, contract, declared, given
 from farsteer.agents.conformance.memory import recall, remember
 from farsteer.agents.conformance.stage import Stage
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import AgentMessage, AgentThought, UserMessage
 from farsteer.core.ids import new_id
+from farsteer.core.session import StoredConversation
 
 
 class StoreContracts(Conformance):
@@ -124,5 +124,5 @@ async def _told(stage: Stage, word: str, directory: Path | None = None) -> str:
     return scene.launch.native_id
 
 
-def _same(conversation: Conversation, directory: Path) -> bool:
+def _same(conversation: StoredConversation, directory: Path) -> bool:
     return os.path.realpath(conversation.directory) == os.path.realpath(directory)

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from farsteer.agents.base import Asked, Fragment, Output, Prompt, Said, TurnEnded, Withdrawn
+from farsteer.agents.base import (
+    ApprovalAsked,
+    ApprovalWithdrawn,
+    DeltaEmitted,
+    EventEmitted,
+    Output,
+    Prompt,
+    TurnEnded,
+)
 from farsteer.agents.conformance.contract import Conformance, contract, given
 from farsteer.agents.conformance.stage import Stage
 from farsteer.core.errors import NotCapable
@@ -26,9 +34,9 @@ _WORK = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan)
 
 def _of_the_turn(output: Output) -> bool:
     """What belongs to a turn and not to the session: a title, usage or mode may be told at any time."""
-    if isinstance(output, Said):
+    if isinstance(output, EventEmitted):
         return isinstance(output.event, _WORK)
-    return isinstance(output, Fragment | Asked | Withdrawn | TurnEnded)
+    return isinstance(output, DeltaEmitted | ApprovalAsked | ApprovalWithdrawn | TurnEnded)
 
 
 class TurnContracts(Conformance):
@@ -49,7 +57,7 @@ class TurnContracts(Conformance):
         scene = await stage.launch()
         await scene.turn(stage.script.answer)
         messages = {event.message_id for event in (*scene.events(AgentMessage), *scene.events(AgentThought))}
-        streamed = {fragment.delta.message_id for fragment in scene.of(Fragment)}
+        streamed = {fragment.delta.message_id for fragment in scene.of(DeltaEmitted)}
         assert streamed & messages or not streamed, "a fragment belongs to a message that is said whole"
 
     @contract

@@ -13,9 +13,9 @@ from farsteer.agents.demo.history import has_messages
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.agents.demo.session import MODELS
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.events import SessionEvent
 from farsteer.core.ids import check_id, is_uuid
+from farsteer.core.session import StoredConversation
 
 ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
 """Isolated: neither the environment nor the session's directory can change what is imported."""
@@ -46,10 +46,12 @@ class DemoAdapter(Adapter):
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and has_messages(state_dir, native_id)
 
-    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+    async def conversations(
+        self, state_dir: str, directory: str | None, limit: int
+    ) -> list[StoredConversation]:
         return await asyncio.to_thread(conversations.stored, state_dir, directory, limit)
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
         return await asyncio.to_thread(conversations.whole, state_dir, native_id)
 
     async def discard(self, native_id: str, state_dir: str) -> None:

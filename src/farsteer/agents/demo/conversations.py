@@ -9,20 +9,20 @@ from contextlib import suppress
 
 from farsteer.agents.demo import copies
 from farsteer.agents.demo.history import HistoryError, Record, load, path_of, read
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, AgentThought, SessionEvent, UserMessage
 from farsteer.core.ids import check_id, is_uuid
+from farsteer.core.session import StoredConversation
 
 _TITLE_CHARS = 60
 _HEAD = 1024 * 1024
 """Read of each file for a list; of a longer one it is not known how many messages it has."""
 
 
-def stored(folder: str, directory: str | None, limit: int) -> list[Conversation]:
+def stored(folder: str, directory: str | None, limit: int) -> list[StoredConversation]:
     """The newest first. A file that is no conversation is left out."""
     real = None if directory is None else os.path.realpath(directory)
-    found: list[Conversation] = []
+    found: list[StoredConversation] = []
     for name in _newest_first(folder):
         if len(found) >= limit:
             break
@@ -33,7 +33,7 @@ def stored(folder: str, directory: str | None, limit: int) -> list[Conversation]
     return found
 
 
-def whole(folder: str, native_id: str) -> tuple[Conversation, list[SessionEvent]]:
+def whole(folder: str, native_id: str) -> tuple[StoredConversation, list[SessionEvent]]:
     check_id(native_id, "conversation")
     try:
         directory, records = read(folder, native_id)
@@ -64,20 +64,20 @@ def _newest_first(folder: str) -> list[str]:
     return [name for _, name in sorted(found, reverse=True)]
 
 
-def _head(folder: str, native_id: str) -> Conversation:
+def _head(folder: str, native_id: str) -> StoredConversation:
     directory, records = load(path_of(folder, native_id), _HEAD)
     return _described(folder, native_id, directory, records, _HEAD)
 
 
 def _described(
     folder: str, native_id: str, directory: str, records: list[Record], limit: int | None = None
-) -> Conversation:
+) -> StoredConversation:
     about = os.stat(path_of(folder, native_id))
     sent = [record["text"] for record in records if record["role"] == "user"]
     if not sent:
         raise HistoryError("not_found", f"no conversation {native_id}")
     messages = sum(record["role"] in ("user", "agent") for record in records)
-    return Conversation(
+    return StoredConversation(
         native_id=native_id, agent="demo", directory=directory, updated_at=about.st_mtime_ns // 1_000_000,
         title=_title(sent[0]), messages=messages if limit is None or about.st_size <= limit else None,
     )  # fmt: skip

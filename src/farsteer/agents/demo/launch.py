@@ -16,7 +16,7 @@ from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.errors import AgentError, Conflict, ErrorCode
 from farsteer.core.events import FilesRestored, TurnEndReason
 from farsteer.core.ids import is_uuid
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.lines import Line, Oversized
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.wire import encode
@@ -298,7 +298,7 @@ def _opening(plan: LaunchPlan, native_id: str) -> Mapping[str, Any]:
     return {
         "session": native_id,
         "state": plan.state_dir,
-        "start": "resume" if plan.decision.start is Start.RESUME else "create",
+        "start": "resume" if plan.decision.start is LaunchMode.RESUME else "create",
         "forkOf": plan.fork_of,
         "cutAt": plan.cut_at,
         "mode": plan.permission_mode,

@@ -11,12 +11,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from farsteer.core.approvals import ApprovalKind, Option, Question
-from farsteer.core.events import Command, DeltaKind, FileRestore, PlanEntry, ToolStatus, TurnEndReason
+from farsteer.core.events import DeltaKind, FileRestore, PlanEntry, SlashCommand, ToolStatus, TurnEndReason
 from farsteer.core.modes import PermissionMode, ToolKind
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
-class Line(Wire, tag_field="type", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
+class Line(WireStruct, tag_field="type", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
     n: int | None = None
     """Rises by one with each line; a repeated line repeats it."""
     meta: dict[str, Any] | None = None
@@ -27,7 +27,7 @@ class Hello(Line):
     session: str
     version: str
     messages: int
-    commands: tuple[Command, ...]
+    commands: tuple[SlashCommand, ...]
     own: bool = False
     """It has given the conversation a name of its own."""
 
@@ -78,7 +78,7 @@ class DeltaLine(Line, tag="delta"):
         return DeltaKind.MESSAGE if self.kind == "message" else DeltaKind.THOUGHT
 
 
-class Diff(Wire):
+class Diff(WireStruct):
     path: str
     new: str
     old: str | None = None

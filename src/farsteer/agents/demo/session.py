@@ -12,7 +12,7 @@ from farsteer.agents.demo.copies import Copies, folder_of
 from farsteer.agents.demo.history import History
 from farsteer.agents.demo.out import Out
 from farsteer.agents.demo.shell import Shell
-from farsteer.core.modes import PermissionMode, ToolKind, Verdict, verdict
+from farsteer.core.modes import PermissionMode, ToolKind, ToolPermission, tool_permission
 
 MODELS = ("demo-1", "demo-1-mini")
 CONTEXT_SIZE = 200_000
@@ -45,10 +45,10 @@ class Session:
         self._ids += 1
         return f"{kind}{self._life}.{self._ids}"
 
-    def verdict(self, tool: str, kind: ToolKind) -> Verdict:
-        found = verdict(self.mode, kind)
-        if found is Verdict.ASK and tool in self.history.allowed:
-            return Verdict.ALLOW
+    def tool_permission(self, tool: str, kind: ToolKind) -> ToolPermission:
+        found = tool_permission(self.mode, kind)
+        if found is ToolPermission.ASK and tool in self.history.allowed:
+            return ToolPermission.ALLOW
         return found
 
     def configure(self, change: dict[str, Any]) -> None:

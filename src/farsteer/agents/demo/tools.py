@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from farsteer.agents.demo.turn import Interrupted, Turn
-from farsteer.core.modes import ToolKind, Verdict
+from farsteer.core.modes import ToolKind, ToolPermission
 
 OPTIONS = (
     {"id": "allow", "name": "Allow", "kind": "allow_once"},
@@ -41,10 +41,10 @@ def use(turn: Turn, *tools: Tool) -> int:
     waiting: dict[str, tuple[Tool, str]] = {}
     for tool in tools:
         call = _announce(turn, tool)
-        found = turn.session.verdict(tool.name, tool.kind)
-        if found is Verdict.ALLOW:
+        found = turn.session.tool_permission(tool.name, tool.kind)
+        if found is ToolPermission.ALLOW:
             done += _act(turn, tool, call)
-        elif found is Verdict.DENY:
+        elif found is ToolPermission.DENY:
             _fail(turn, call, f"not allowed in permission mode {turn.session.mode.value}")
         else:
             waiting[_ask(turn, tool, call)] = tool, call

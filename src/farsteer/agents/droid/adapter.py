@@ -13,10 +13,10 @@ from farsteer.agents.droid import binary, store
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.usage import Ledger
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import SessionEvent
 from farsteer.core.ids import is_uuid
+from farsteer.core.session import StoredConversation
 
 _PROTOCOL = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
 """Everything else is in the requests: in this mode Droid ignores its other options."""
@@ -79,10 +79,12 @@ class DroidAdapter(Adapter):
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and store.has_messages(Path.home(), native_id)
 
-    async def conversations(self, state_dir: str, directory: str | None, limit: int) -> list[Conversation]:
+    async def conversations(
+        self, state_dir: str, directory: str | None, limit: int
+    ) -> list[StoredConversation]:
         return await asyncio.to_thread(store.conversations, Path.home(), directory, limit)
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[Conversation, list[SessionEvent]]:
+    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
         return await asyncio.to_thread(store.history, Path.home(), native_id)
 
     async def discard(self, native_id: str, state_dir: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, cast
 
 import msgspec
@@ -11,10 +10,11 @@ from farsteer.agents.droid import wire
 from farsteer.agents.droid.notes import ToolUse
 from farsteer.agents.droid.tools import kind_of, title_of
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.modes import ToolKind
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 ALLOW = "proceed_once"
 ALWAYS = "proceed_always"
@@ -30,23 +30,23 @@ _PLANS = {"exit_spec_mode": "Plan", "propose_mission": "Mission"}
 _ONCE = (ALLOW, EDITED, NEW_SESSION)
 
 
-class Choice(Wire):
+class Choice(WireStruct):
     value: str
     label: str = ""
 
 
-class Confirmation(Wire):
+class Confirmation(WireStruct):
     tool_use: ToolUse
     confirmation_type: str = ""
     details: Any = None
 
 
-class PermissionParams(Wire):
+class PermissionParams(WireStruct):
     tool_uses: list[Confirmation]
     options: list[Choice] = []
 
 
-class AskedQuestion(Wire):
+class AskedQuestion(WireStruct):
     index: int
     question: str
     topic: str = ""
@@ -54,7 +54,7 @@ class AskedQuestion(Wire):
     multi_select: bool | None = None
 
 
-class AskParams(Wire):
+class AskParams(WireStruct):
     questions: list[AskedQuestion]
     tool_call_id: str | None = None
 
@@ -84,7 +84,7 @@ def permission(request: wire.Request, turn_id: str | None) -> Approval:
         meta["alwaysRaisesAutonomyTo"] = raised
     return Approval(
         id=_approval_id(request), kind=ApprovalKind.PLAN if is_plan else ApprovalKind.PERMISSION, title=title,
-        created_at=_now(), turn_id=turn_id, tool_call_id=use.id, tool=use.name,
+        created_at=now_ms(), turn_id=turn_id, tool_call_id=use.id, tool=use.name,
         tool_kind=ToolKind.SWITCH_MODE if is_plan else kind_of(use.name), arguments=use.input,
         options=tuple(_option(choice, raised) for choice in params.options),
         questions=(Question(id=CHOICE, text="Which plan?", choices=tuple(names)),) if is_plan and names else (),
@@ -106,7 +106,7 @@ def questions(request: wire.Request, turn_id: str | None) -> Approval:
         raise msgspec.ValidationError("a questionnaire without a question")
     topics = {str(question.index): question.topic for question in params.questions if question.topic}
     return Approval(
-        id=_approval_id(request), kind=ApprovalKind.QUESTION, title=asked[0].text, created_at=_now(),
+        id=_approval_id(request), kind=ApprovalKind.QUESTION, title=asked[0].text, created_at=now_ms(),
         turn_id=turn_id, tool_call_id=params.tool_call_id, tool="AskUser", tool_kind=ToolKind.OTHER,
         questions=tuple(asked), meta={"topics": topics} if topics else None,
     )  # fmt: skip
@@ -192,7 +192,3 @@ def _option(choice: Choice, raised: str | None) -> Option:
 
 def _approval_id(request: wire.Request) -> str:
     return request.id if isinstance(request.id, str) and is_uuid(request.id) else new_id()
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

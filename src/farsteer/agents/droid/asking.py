@@ -15,7 +15,7 @@ from farsteer.agents.turns import Turns
 from farsteer.core.approvals import Answer, Approval, ApprovalKind
 from farsteer.core.errors import Conflict, ErrorCode
 from farsteer.core.events import Notice
-from farsteer.core.modes import PermissionMode, ToolKind, Verdict, verdict
+from farsteer.core.modes import PermissionMode, ToolKind, ToolPermission, tool_permission
 
 
 class Asking:
@@ -85,7 +85,7 @@ class Asking:
         return (
             approval.kind is ApprovalKind.PERMISSION
             and self._dial.mode is PermissionMode.READ_ONLY
-            and verdict(self._dial.mode, approval.tool_kind or ToolKind.OTHER) is Verdict.DENY
+            and tool_permission(self._dial.mode, approval.tool_kind or ToolKind.OTHER) is ToolPermission.DENY
         )
 
     def _refuse(self, request: wire.Request, code: int, why: str) -> None:

@@ -12,14 +12,14 @@ from farsteer.agents.droid.notes import Message
 from farsteer.agents.droid.opening import Session
 from farsteer.agents.droid.rpc import Rpc, T, read
 from farsteer.core.events import SessionEvent
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 _TIMEOUT = 30.0
 _SLOW_TIMEOUT = 300.0
 """Compaction asks the model."""
 
 
-class Model(Wire):
+class Model(WireStruct):
     id: str
     display_name: str = ""
     supported_reasoning_efforts: list[str] = []
@@ -28,7 +28,7 @@ class Model(Wire):
     no_image_support: bool = False
 
 
-class RewindFile(Wire):
+class RewindFile(WireStruct):
     file_path: str
     content_hash: str | None = None
     size: int | None = None
@@ -36,7 +36,7 @@ class RewindFile(Wire):
     """Why it cannot be restored."""
 
 
-class RewindInfo(Wire):
+class RewindInfo(WireStruct):
     """What would happen to files if the conversation were cut before a message."""
 
     available_files: list[RewindFile] = []
@@ -44,7 +44,7 @@ class RewindInfo(Wire):
     evicted_files: list[RewindFile] = []
 
 
-class Rewound(Wire):
+class Rewound(WireStruct):
     new_session_id: str
     restored_count: int = 0
     deleted_count: int = 0
@@ -52,19 +52,19 @@ class Rewound(Wire):
     failed_delete_count: int = 0
 
 
-class Compaction(Wire):
+class Compaction(WireStruct):
     new_session_id: str
     removed_count: int = 0
 
 
-class ContextStats(Wire):
+class ContextStats(WireStruct):
     used: int
     remaining: int
     limit: int
     accuracy: str = ""
 
 
-class McpServer(Wire):
+class McpServer(WireStruct):
     """A server Droid is to connect to: `command` for a local one, `url` for one elsewhere."""
 
     name: str
@@ -202,15 +202,15 @@ class Commands:
         return await self._rpc.call(method, params or {}, timeout, optional=True)
 
 
-class _Models(Wire):
+class _Models(WireStruct):
     models: list[Model]
 
 
-class _Forked(Wire):
+class _Forked(WireStruct):
     new_session_id: str
 
 
-class _Listed(Wire):
+class _Listed(WireStruct):
     tools: list[dict[str, Any]] = []
     commands: list[dict[str, Any]] = []
     skills: list[dict[str, Any]] = []

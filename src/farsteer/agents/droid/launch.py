@@ -27,7 +27,7 @@ from farsteer.agents.process import AgentProcess, Exit
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import FilesRestored, TurnEndReason
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.lines import Line
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.wire import encode
@@ -78,7 +78,7 @@ class DroidLaunch(Launch):
 
     async def _begin(self, argv: Sequence[str]) -> None:
         plan = self._plan
-        if plan.decision.start is Start.RESUME and plan.decision.native_id is not None:
+        if plan.decision.start is LaunchMode.RESUME and plan.decision.native_id is not None:
             await self._hold(plan.decision.native_id)
         self._process = AgentProcess.start(
             argv, cwd=plan.directory, environment={**plan.environment, **QUIET}, on_lines=self._hear,

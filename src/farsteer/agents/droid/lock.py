@@ -17,12 +17,12 @@ import psutil
 
 from farsteer.agents import posix
 from farsteer.core.errors import AgentError, ErrorCode
-from farsteer.core.wire import Wire, encode
+from farsteer.core.wire import WireStruct, encode
 
 _GRACE = 3.0
 
 
-class _Holder(Wire):
+class _Holder(WireStruct):
     pid: int
     started: float
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 
-class Note(Wire, forbid_unknown_fields=True, tag_field="type", kw_only=True):
+class Note(WireStruct, forbid_unknown_fields=True, tag_field="type", kw_only=True):
     """A notification's payload."""
 
     extra: dict[str, Any] | None = None
     """Fields we do not know. Filled by us, never sent."""
 
 
-class Message(Wire):
+class Message(WireStruct):
     id: str
     role: str
     content: list[dict[str, Any]] = []
@@ -26,13 +26,13 @@ class Message(Wire):
     model_id: str | None = None
 
 
-class ToolUse(Wire):
+class ToolUse(WireStruct):
     id: str
     name: str
     input: dict[str, Any] = {}
 
 
-class Tokens(Wire):
+class Tokens(WireStruct):
     input_tokens: int = 0
     output_tokens: int = 0
     cache_creation_tokens: int = 0
@@ -40,7 +40,7 @@ class Tokens(Wire):
     thinking_tokens: int = 0
 
 
-class Settings(Wire):
+class Settings(WireStruct):
     model_id: str | None = None
     reasoning_effort: str | None = None
     interaction_mode: str | None = None

@@ -12,20 +12,20 @@ from farsteer.agents.droid.notes import Message, Settings, Tokens
 from farsteer.agents.droid.rpc import Rpc, read
 from farsteer.agents.droid.settings import Dial
 from farsteer.core.errors import AgentError, BadRequest, ErrorCode, NotCapable, NotFound
-from farsteer.core.launch import Start
+from farsteer.core.launch import LaunchMode
 from farsteer.core.mcp import McpServer, McpTransport
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 MACHINE = "farsteer"
 _NO_SESSION = "No active session"
 
 
-class Stored(Wire):
+class Stored(WireStruct):
     messages: list[Message] = []
     title: str | None = None
 
 
-class Session(Wire):
+class Session(WireStruct):
     """A conversation as Droid describes it when it is opened."""
 
     session_id: str | None = None
@@ -60,7 +60,7 @@ class Opening:
             source = await self.load(plan.fork_of)
             session = await self.cut(source, plan.cut_at) if plan.cut_at else None
             session = session or await self._fork(source)
-        elif plan.decision.start is Start.RESUME and native_id is not None:
+        elif plan.decision.start is LaunchMode.RESUME and native_id is not None:
             session = await self.load(native_id)
             if plan.cut_at is not None:
                 session = await self.cut(session, plan.cut_at) or session
@@ -150,7 +150,7 @@ def _server(server: McpServer) -> dict[str, Any]:
     return {"type": server.type.value, "name": server.name, "url": server.url, "headers": headers}
 
 
-class _Moved(Wire):
+class _Moved(WireStruct):
     new_session_id: str
 
 

@@ -20,13 +20,13 @@ from farsteer.agents.droid.commands import Commands, RewindFile, RewindInfo
 from farsteer.agents.droid.history import first_prompt, in_order, is_prompt
 from farsteer.agents.droid.notes import Message
 from farsteer.core.events import FileRestore, FilesRestored
-from farsteer.core.wire import Wire
+from farsteer.core.wire import WireStruct
 
 _GENERATIONS = 100
 _COMMAND = "Execute"
 
 
-class _Boundary(Wire):
+class _Boundary(WireStruct):
     """What was copied for one message."""
 
     message_id: str
@@ -34,7 +34,7 @@ class _Boundary(Wire):
     creations: list[RewindFile] = []
 
 
-class _Manifest(Wire):
+class _Manifest(WireStruct):
     boundaries: list[_Boundary] = []
     oldest_available_boundary_index: int = 0
 

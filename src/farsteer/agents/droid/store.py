@@ -16,10 +16,10 @@ import msgspec
 
 from farsteer.agents.droid.history import MODEL_ONLY, events, in_order, is_prompt, text_blocks
 from farsteer.agents.droid.notes import Message
-from farsteer.core.conversation import Conversation
 from farsteer.core.errors import AgentError, BadRequest, ErrorCode
 from farsteer.core.events import SessionEvent
-from farsteer.core.wire import Wire
+from farsteer.core.session import StoredConversation
+from farsteer.core.wire import WireStruct
 
 _MESSAGE = b'"type":"message"'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -31,14 +31,14 @@ _UNTITLED = "New Session"
 _TITLE_CHARS = 60
 
 
-class _Stored(Wire):
+class _Stored(WireStruct):
     role: str
     content: str | list[dict[str, Any]] = []
     visibility: str | None = None
     model_id: str | None = None
 
 
-class _Line(Wire):
+class _Line(WireStruct):
     type: str
     id: str = ""
     title: str | None = None
@@ -70,10 +70,10 @@ def has_messages(home: Path, session_id: str) -> bool:
     return False
 
 
-def conversations(home: Path, directory: str | None, limit: int) -> list[Conversation]:
+def conversations(home: Path, directory: str | None, limit: int) -> list[StoredConversation]:
     """The newest first. One in which nobody has said anything is left out."""
     real = None if directory is None else os.path.realpath(directory)
-    found: list[Conversation] = []
+    found: list[StoredConversation] = []
     for path in _newest_first(home):
         if len(found) >= limit:
             break
@@ -84,7 +84,7 @@ def conversations(home: Path, directory: str | None, limit: int) -> list[Convers
     return found
 
 
-def history(home: Path, session_id: str) -> tuple[Conversation, list[SessionEvent]]:
+def history(home: Path, session_id: str) -> tuple[StoredConversation, list[SessionEvent]]:
     """A whole conversation. Raises AgentError `conversation_missing`."""
     with suppress(OSError):
         for path in _paths(home, session_id, ".jsonl"):
@@ -127,7 +127,7 @@ def _newest_first(home: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
-def _listed(path: Path) -> Conversation | None:
+def _listed(path: Path) -> StoredConversation | None:
     return _described(path, _head(path), whole=path.stat().st_size <= _HEAD)
 
 
@@ -164,7 +164,7 @@ def _message(message_id: str, stored: _Stored) -> Message:
     )
 
 
-def _described(path: Path, told: Transcript, *, whole: bool) -> Conversation | None:
+def _described(path: Path, told: Transcript, *, whole: bool) -> StoredConversation | None:
     """None: it is none, or nobody has said anything in it."""
     prompts = [said for message in told.messages if is_prompt(message) and (said := text_blocks(message))]
     if told.directory is None or (whole and not prompts):
@@ -177,7 +177,7 @@ def _described(path: Path, told: Transcript, *, whole: bool) -> Conversation | N
         for message in told.messages
         if message.visibility != MODEL_ONLY
     )
-    return Conversation(
+    return StoredConversation(
         native_id=path.stem, agent="droid", directory=told.directory, title=_clipped(title),
         updated_at=path.stat().st_mtime_ns // 1_000_000, messages=counted if whole else None,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.droid.notes import Known, Note
-from farsteer.core.wire import Wire, encode
+from farsteer.core.wire import WireStruct, encode
 
 REQUEST_PERMISSION = "droid.request_permission"
 ASK_USER = "droid.ask_user"
@@ -20,17 +20,17 @@ _ENVELOPE = {"jsonrpc": "2.0", "factoryApiVersion": "1.0.0"}
 _HEAD = 400
 
 
-class Params(Wire):
+class Params(WireStruct):
     notification: Known
     session_id: str | None = None
 
 
-class Notification(Wire, tag_field="type", tag="notification"):
+class Notification(WireStruct, tag_field="type", tag="notification"):
     params: Params
     factory_protocol_version: str | None = None
 
 
-class Request(Wire, tag_field="type", tag="request"):
+class Request(WireStruct, tag_field="type", tag="request"):
     """Something Droid wants answered."""
 
     id: str | int
@@ -38,13 +38,13 @@ class Request(Wire, tag_field="type", tag="request"):
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class Failure(Wire):
+class Failure(WireStruct):
     code: int = 0
     message: str = ""
     data: Any = None
 
 
-class Response(Wire, tag_field="type", tag="response"):
+class Response(WireStruct, tag_field="type", tag="response"):
     id: str | int | None = None
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: Failure | None = None

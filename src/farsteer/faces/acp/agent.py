@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any
 
 from farsteer.client.access import absolute
+from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
-from farsteer.client.steering import Steering
 from farsteer.core.api import CreateSession, MachineView, SessionView
 from farsteer.core.errors import BadRequest, Conflict, FarsteerError, NotCapable, NotFound, Unauthorized
 from farsteer.core.ids import is_uuid
@@ -20,9 +20,9 @@ from farsteer.faces.acp.content import message
 from farsteer.faces.acp.extras import Extras
 from farsteer.faces.acp.greeting import LOGIN, Client, Options
 from farsteer.faces.acp.listing import SOURCE, listed, source_of
-from farsteer.faces.house import House
-from farsteer.rpc.errors import unknown_method
-from farsteer.rpc.peer import Peer
+from farsteer.faces.hub_connection import HubConnection
+from farsteer.jsonrpc.errors import unknown_method
+from farsteer.jsonrpc.peer import Peer
 
 _CLOSE_SECONDS = 10.0
 
@@ -30,7 +30,7 @@ _CLOSE_SECONDS = 10.0
 class AcpAgent:
     """Everything but the greeting."""
 
-    def __init__(self, given: Options, house: House, peer: Peer, client: Client) -> None:
+    def __init__(self, given: Options, house: HubConnection, peer: Peer, client: Client) -> None:
         self._given = given
         self._house = house
         self._peer = peer
@@ -117,7 +117,7 @@ class AcpAgent:
         # What happened while it began, a server of tools that could not be reached perhaps, is told too.
         return await self._enter(session_id, replay=False, late=True)
 
-    async def _create(self, hub: Steering, request: CreateSession, extras: Extras) -> str:
+    async def _create(self, hub: HubClient, request: CreateSession, extras: Extras) -> str:
         """In the lenient way with as much of it as the agent can take."""
         *more, least = [extras, *(extras.less if self._given.lenient else [])]
         for wanted in more:
@@ -162,7 +162,7 @@ class AcpAgent:
         return result
 
     async def _attach(
-        self, hub: Steering, name: str, session_id: str, *, replay: bool, late: bool = False
+        self, hub: HubClient, name: str, session_id: str, *, replay: bool, late: bool = False
     ) -> tuple[Attached, dict[str, Any]]:
         attached = Attached(self._peer, hub, Desk(self._peer, forms=self.client.forms), session_id, name)
         try:
@@ -172,7 +172,7 @@ class AcpAgent:
             await attached.leave()
             raise
 
-    async def _described(self, hub: Steering, name: str, view: SessionView) -> dict[str, Any]:
+    async def _described(self, hub: HubClient, name: str, view: SessionView) -> dict[str, Any]:
         machine = await _machine(hub, view)
         agents = {} if machine is None else {info.name: info for info in machine.agents}
         return {
@@ -182,7 +182,7 @@ class AcpAgent:
             "configOptions": options.config_options(view, machine),
         }
 
-    async def _find(self, hub: Steering, name: str) -> str:
+    async def _find(self, hub: HubClient, name: str) -> str:
         """The id of what the client calls so. Raises NotFound."""
         attached = self._sessions.get(name)
         if attached is not None:
@@ -323,7 +323,7 @@ class AcpAgent:
 
     # -- small things
 
-    async def _hub(self) -> Steering:
+    async def _hub(self) -> HubClient:
         return await self._house.opened()
 
     async def _attached(self, params: dict[str, Any]) -> Attached:
@@ -333,7 +333,7 @@ class AcpAgent:
         return attached
 
 
-async def _machine(hub: Steering, view: SessionView) -> MachineView | None:
+async def _machine(hub: HubClient, view: SessionView) -> MachineView | None:
     try:
         return next((one for one in await hub.machines() if one.id == view.machine_id), None)
     except FarsteerError:

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
-from farsteer.rpc.errors import CANCELLED, Disconnected, RpcError
-from farsteer.rpc.messages import fields
-from farsteer.rpc.peer import Peer
+from farsteer.jsonrpc.errors import CANCELLED, Disconnected, RpcError
+from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.peer import Peer
 
 _log = logging.getLogger(__name__)
 

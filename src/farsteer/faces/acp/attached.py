@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from typing import Any, cast
 
+from farsteer.client.hub_client import HubClient
 from farsteer.client.live import Gap, LiveEvent
-from farsteer.client.steering import Steering
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Approval
@@ -23,9 +23,9 @@ from farsteer.core.wire import encode
 from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.content import Message
 from farsteer.faces.acp.updates import Narrator, Update, commands, usage
-from farsteer.rpc.errors import INTERNAL_ERROR, RpcError
-from farsteer.rpc.messages import fields
-from farsteer.rpc.peer import Peer
+from farsteer.jsonrpc.errors import INTERNAL_ERROR, RpcError
+from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.peer import Peer
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class _Prompt:
 class Attached:
     """`name` is what the client calls the session; mostly that is its id."""
 
-    def __init__(self, peer: Peer, steering: Steering, desk: Desk, session_id: str, name: str) -> None:
+    def __init__(self, peer: Peer, steering: HubClient, desk: Desk, session_id: str, name: str) -> None:
         self.id = session_id
         self.name = name
         self._peer = peer

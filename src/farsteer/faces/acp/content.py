@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from farsteer.core.api import MAX_TEXT, NewAttachment
 from farsteer.core.errors import BadRequest, TooLarge
-from farsteer.rpc.messages import fields
+from farsteer.jsonrpc.messages import fields
 
 MAX_ATTACHMENTS = 20
 MAX_DATA = 30 * 1024 * 1024

@@ -6,10 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from farsteer.faces.acp.greeting import Client, Options, greeting
-from farsteer.faces.house import House
-from farsteer.rpc.errors import INVALID_PARAMS, RpcError
-from farsteer.rpc.messages import fields
-from farsteer.rpc.peer import Lines, Peer
+from farsteer.faces.hub_connection import HubConnection
+from farsteer.jsonrpc.errors import INVALID_PARAMS, RpcError
+from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.peer import Peer, Transport
 
 if TYPE_CHECKING:
     from farsteer.faces.acp.agent import AcpAgent
@@ -20,7 +20,7 @@ _AFTER_ANSWER = 0.005
 class Doorman:
     """A `Handler`, with the peer it speaks through."""
 
-    def __init__(self, lines: Lines, options: Options, house: House) -> None:
+    def __init__(self, lines: Transport, options: Options, house: HubConnection) -> None:
         self.peer = Peer(lines, self)
         self._options = options
         self._house = house

@@ -9,7 +9,7 @@ import msgspec
 from farsteer.core.api import CreateSession, NewMcpServer
 from farsteer.core.errors import BadRequest
 from farsteer.core.mcp import McpTransport
-from farsteer.rpc.messages import fields
+from farsteer.jsonrpc.messages import fields
 
 
 class Extras(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from farsteer import __version__
-from farsteer.rpc.messages import fields
+from farsteer.jsonrpc.messages import fields
 
 PROTOCOL = 1
 LOGIN = "farsteer-login"

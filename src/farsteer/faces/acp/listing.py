@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from farsteer.client.steering import Steering
+from farsteer.client.hub_client import HubClient
 from farsteer.core.api import SessionView
 from farsteer.core.errors import BadRequest
 
@@ -25,7 +25,7 @@ def name_of(view: SessionView) -> str:
     return name if kind == SOURCE and name else view.id
 
 
-async def listed(hub: Steering, cwd: Any, cursor: Any) -> dict[str, Any]:
+async def listed(hub: HubClient, cwd: Any, cursor: Any) -> dict[str, Any]:
     """A page, the one changed last first. What changes between two pages moves to the front: nothing is skipped."""
     after = None if cursor is None else _place(cursor)
     page: list[SessionView] = []

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from farsteer.core.lines import Line
 from farsteer.faces.acp.doorman import Doorman
 from farsteer.faces.acp.greeting import Options
-from farsteer.faces.house import House, Open
-from farsteer.faces.stdio import Reader, Writer
-from farsteer.rpc.peer import Lines
+from farsteer.faces.hub_connection import HubConnection, Open
+from farsteer.jsonrpc.peer import Transport
+from farsteer.jsonrpc.stdio import Reader, Writer
 
 _FLUSH_SECONDS = 5.0
 
@@ -32,9 +32,9 @@ class Pipes:
         await self._writer.flush(_FLUSH_SECONDS)
 
 
-async def converse(lines: Lines, options: Options, hub: Open) -> None:
+async def converse(lines: Transport, options: Options, hub: Open) -> None:
     """Until the client has gone. What runs goes on, where there is a hub that outlives us."""
-    house = House(hub, later=True)
+    house = HubConnection(hub, later=True)
     doorman = Doorman(lines, options, house)
     try:
         await doorman.peer.run()
@@ -42,6 +42,6 @@ async def converse(lines: Lines, options: Options, hub: Open) -> None:
         await asyncio.shield(_part(doorman, house))
 
 
-async def _part(doorman: Doorman, house: House) -> None:
+async def _part(doorman: Doorman, house: HubConnection) -> None:
     await doorman.leave()
     await house.close()

@@ -175,14 +175,14 @@ def _plan_entry(entry: ev.PlanEntry) -> dict[str, str]:
     }
 
 
-def commands(known: tuple[ev.Command, ...]) -> Update:
+def commands(known: tuple[ev.SlashCommand, ...]) -> Update:
     return {
         "sessionUpdate": "available_commands_update",
         "availableCommands": [_command(one) for one in known],
     }
 
 
-def _command(command: ev.Command) -> dict[str, Any]:
+def _command(command: ev.SlashCommand) -> dict[str, Any]:
     """A name, and apart from it what is to be typed behind it."""
     start = min((at for mark in "<[" if (at := command.name.find(mark)) > 0), default=len(command.name))
     name, hint = command.name[:start].strip(), command.name[start:].strip()

@@ -10,17 +10,17 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from farsteer.client.steering import Steering
+from farsteer.client.hub_client import HubClient
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import LINE_LIMIT, Line, Oversized
 from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
-from farsteer.faces.goodbye import close_socket
-from farsteer.faces.peer import address, bearer
-from farsteer.faces.reply import error_reply
-from farsteer.faces.steering import HubSteering
+from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Hub
-from farsteer.hub.clock import now_ms
+from farsteer.server.auth import address, bearer
+from farsteer.server.responses import error_reply
+from farsteer.server.websocket import close_socket
 
 _HEAD = 200
 _POLICY = 1008
@@ -44,8 +44,8 @@ class AcpEndpoint:
         await socket.accept()
 
         @asynccontextmanager
-        async def hub() -> AsyncGenerator[Steering]:
-            yield HubSteering(self._hub, caller)
+        async def hub() -> AsyncGenerator[HubClient]:
+            yield InProcessClient(self._hub, caller)
 
         loop = asyncio.get_running_loop()
         conversing = loop.create_task(converse(Frames(socket), Options(), hub))

@@ -8,7 +8,6 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.errors import NotFound
-from farsteer.faces.reply import error_reply
 from farsteer.faces.rest import (
     approvals,
     branching,
@@ -28,6 +27,7 @@ from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.faces.rest.events import event_endpoints
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
+from farsteer.server.responses import error_reply
 
 TABLE: tuple[AnyEndpoint, ...] = (
     *signin.ENDPOINTS,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from farsteer.core.api import ForkSession, RewindSession, SessionCreated, SessionNotCreated, SessionRewound
-from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.faces.rest.sessions import KEY, idempotency_key, not_created
 from farsteer.hub import Scope
+from farsteer.server.responses import reply
 
 
 async def rewind_session(call: Call[RewindSession, None]) -> SessionRewound:

@@ -8,8 +8,8 @@ import msgspec
 from starlette.responses import Response
 
 from farsteer.core.wire import encode
-from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.server.responses import reply
 
 
 def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...]:

@@ -13,11 +13,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
-from farsteer.core.api import Request as RequestBody
+from farsteer.core.api import RequestBody
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError
 from farsteer.core.ids import check_id
-from farsteer.faces.peer import address
 from farsteer.hub import Caller, Hub, Scope
+from farsteer.server.auth import address
 
 B = TypeVar("B")
 Q = TypeVar("Q")

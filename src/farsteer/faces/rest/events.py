@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from farsteer.faces.realtime.sse import EventsQuery
+from farsteer.faces.events.sse import EventsQuery
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
 

@@ -9,17 +9,17 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from farsteer.core.api import Request
+from farsteer.core.api import RequestBody
 from farsteer.core.errors import FarsteerError
-from farsteer.faces.reply import HEADERS
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
 from farsteer.hub.exporting import Export, ExportFormat
+from farsteer.server.responses import HEADERS
 
 _log = logging.getLogger(__name__)
 
 
-class ExportQuery(Request):
+class ExportQuery(RequestBody):
     format: ExportFormat = "jsonl"
 
 

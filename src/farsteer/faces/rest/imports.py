@@ -12,17 +12,17 @@ from farsteer.core.api import (
     ImportConversation,
     Name,
     Path,
-    Request,
+    RequestBody,
     SessionCreated,
     SessionNotCreated,
 )
-from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.faces.rest.sessions import KEY, idempotency_key, not_created
 from farsteer.hub import Scope
+from farsteer.server.responses import reply
 
 
-class ConversationsQuery(Request):
+class ConversationsQuery(RequestBody):
     agent: Name | None = None
     directory: Path | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100

@@ -14,7 +14,7 @@ from farsteer.core.api import (
     MessagesCleared,
     MessagesResponse,
     QueueResponse,
-    Request,
+    RequestBody,
     SendMessage,
 )
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint, Nothing
@@ -23,7 +23,7 @@ from farsteer.hub import Scope
 Seq = Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class MessagesQuery(Request):
+class MessagesQuery(RequestBody):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before_seq: Seq | None = None
     after_seq: Seq | None = None

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from farsteer.core.api import AuthRequest
 from farsteer.core.errors import ErrorCode, FarsteerError, Internal, MethodNotAllowed, Unauthorized
 from farsteer.core.ids import new_id
-from farsteer.faces.peer import address, bearer
-from farsteer.faces.reply import error_body, error_headers, error_reply, reply
 from farsteer.faces.rest.decode import check_media_type, decode_body, decode_query, read_body
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, NoQuery
 from farsteer.hub import Caller, Hub
+from farsteer.server.auth import address, bearer
+from farsteer.server.responses import error_body, error_headers, error_reply, reply
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from farsteer.core.api import (
     LogLineView,
     Name,
     RenameSession,
-    Request,
+    RequestBody,
     SessionCreated,
     SessionNotCreated,
     SessionResponse,
@@ -26,15 +26,15 @@ from farsteer.core.api import (
 )
 from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import SessionStatus
-from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import TEXTS, AnyEndpoint, Call, Endpoint, Nothing
 from farsteer.hub import Scope
+from farsteer.server.responses import reply
 
 KEY = "^[!-~]{1,200}$"
 """What an Idempotency-Key looks like."""
 
 
-class SessionsQuery(Request):
+class SessionsQuery(RequestBody):
     machine_id: Name | None = None
     agent: Name | None = None
     state: SessionStatus | None = None

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from farsteer import __version__
 from farsteer.core.api import Health
-from farsteer.faces.reply import reply
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import PROTOCOL
+from farsteer.server.responses import reply
 
 _STARTED = time.monotonic()
 _GAUGES = {"clients", "links"}

@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from farsteer.core.api import Request, UsageGrouping, UsageResponse
+from farsteer.core.api import RequestBody, UsageGrouping, UsageResponse
 from farsteer.core.ids import check_id
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
 
 
-class UsageQuery(Request):
+class UsageQuery(RequestBody):
     first: date | None = msgspec.field(default=None, name="from")
     last: date | None = msgspec.field(default=None, name="to")
     group_by: UsageGrouping = "day"

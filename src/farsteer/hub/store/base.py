@@ -20,7 +20,7 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.view import SessionRow
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 
 
 class FeedPage(Struct, frozen=True):
@@ -191,7 +191,7 @@ class Store(Protocol):
         namespace: str,
         machine_id: str,
         session_id: str,
-        items: Sequence[Item],
+        items: Sequence[EncodedEntry],
         state: SessionState | None,
     ) -> asyncio.Future[Appended]:
         """Queue the batch and return at once; the future has its end. Idempotent by (session, seq)."""

@@ -18,7 +18,7 @@ from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
 from farsteer.hub.store.sessions import CREATING, LIVE, Shown, find, write_state
 from farsteer.hub.store.transaction import Transaction
 from farsteer.hub.view import bare, changed_fields, joined_queue, partial
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """A page ends early rather than hold more than this and one entry."""
@@ -42,7 +42,7 @@ def append(
     namespace: str,
     machine_id: str,
     session_id: str,
-    items: Sequence[Item],
+    items: Sequence[EncodedEntry],
     state: SessionState | None,
 ) -> Appended:
     row = tx.db.execute(
@@ -88,7 +88,7 @@ def append(
     return Appended(held=after, stored=len(news))
 
 
-def _news(items: Sequence[Item], held: int) -> Sequence[Item] | None:
+def _news(items: Sequence[EncodedEntry], held: int) -> Sequence[EncodedEntry] | None:
     """The items we do not have yet; None if they do not continue what we have."""
     if not items:
         return items

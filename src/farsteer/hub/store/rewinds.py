@@ -8,7 +8,7 @@ from itertools import islice
 from farsteer.core import events as ev
 from farsteer.core.errors import NotFound
 from farsteer.core.events import Entry, decode_entry
-from farsteer.core.queue import REWOUND, ItemState
+from farsteer.core.queue import REWIND_REASON, ItemState
 from farsteer.core.session import SessionState, apply
 from farsteer.hub.store import visible
 from farsteer.hub.store.base import Place, RewoundLog
@@ -72,7 +72,7 @@ def result(db: sqlite3.Connection, namespace: str, session_id: str, first_seq: i
             if (
                 isinstance(update, ev.QueueUpdate)
                 and update.state is ItemState.CANCELLED
-                and update.reason == REWOUND
+                and update.reason == REWIND_REASON
             ):
                 cancelled.append(update.item_id)
     return RewoundLog(seq=cut[1] + 1, cancelled=cancelled)

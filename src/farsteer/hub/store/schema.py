@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from farsteer.db.migrations import Migration
 from farsteer.hub.store import usage
+from farsteer.storage.migrations import Migration
 
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(

@@ -13,12 +13,10 @@ from typing import TypeVar
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
+from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import Unavailable
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.db.readers import Readers
-from farsteer.db.writer import Writer
-from farsteer.hub.clock import Clock, now_ms
 from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.store import copies, items, log, machines, rewinds, sessions, tokens, usage
 from farsteer.hub.store.base import (
@@ -41,7 +39,9 @@ from farsteer.hub.store.base import (
 from farsteer.hub.store.schema import MIGRATIONS
 from farsteer.hub.store.transaction import Transaction
 from farsteer.hub.view import SessionRow
-from farsteer.link.messages import Item
+from farsteer.link.messages import EncodedEntry
+from farsteer.storage.readers import Readers
+from farsteer.storage.writer import Writer
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class SqliteStore:
         namespace: str,
         machine_id: str,
         session_id: str,
-        items: Sequence[Item],
+        items: Sequence[EncodedEntry],
         state: SessionState | None,
     ) -> asyncio.Future[Appended]:
         return await self._submit(lambda tx: log.append(tx, namespace, machine_id, session_id, items, state))

@@ -1,0 +1,178 @@
+"""A hub in this process, steered without HTTP: for faces that are part of it, and for commands that have their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+
+import msgspec
+
+from farsteer.client.failure import failure
+from farsteer.client.live import Gap, LiveEvent, read_event
+from farsteer.core import api
+from farsteer.core.approvals import Answer, Outcome
+from farsteer.core.events import Entry, decode_entries
+from farsteer.core.ids import new_id
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.hub import Caller, Hub
+from farsteer.hub.feed import SyncEvent
+
+_PAGE = 200
+_MANY = 10_000
+
+
+class _Messages(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    page: api.Page
+
+
+class SessionName(msgspec.Struct, frozen=True):
+    id: str
+
+
+class InProcessClient:
+    """Steers as the SDK does, for one caller."""
+
+    def __init__(self, hub: Hub, caller: Caller) -> None:
+        self._hub = hub
+        self._caller = caller
+
+    async def machines(self) -> list[api.MachineView]:
+        return (await self._hub.machines.list(self._caller)).machines
+
+    async def create_session(self, request: api.CreateSession) -> api.SessionCreated:
+        created = await self._hub.sessions.create(self._caller, request)
+        if isinstance(created.body, api.SessionNotCreated):
+            raise failure(created.status, created.body.message, logs=created.body.logs)
+        return created.body
+
+    async def fork(self, session_id: str, *, seq: int | None = None, title: str | None = None) -> SessionName:
+        request = api.ForkSession(seq=seq, title=title)
+        forked = await self._hub.forks.fork(self._caller, session_id, request)
+        if isinstance(forked.body, api.SessionNotCreated):
+            raise failure(forked.status, forked.body.message, logs=forked.body.logs)
+        return SessionName(forked.body.session_id)
+
+    async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
+        request = api.RewindSession(seq=seq, restore_files=restore_files)
+        return await self._hub.rewinds.rewind(self._caller, session_id, request)
+
+    async def delete(self, session_id: str) -> None:
+        await self._hub.sessions.delete(self._caller, session_id)
+
+    async def session(self, session_id: str) -> api.SessionView:
+        return await self._hub.sessions.get(self._caller, session_id)
+
+    async def sessions(self) -> AsyncIterator[api.SessionView]:
+        cursor: str | None = None
+        while True:
+            page = await self._hub.sessions.list(self._caller, cursor=cursor)
+            for session in page.sessions:
+                yield session
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
+        while True:
+            body = await self._hub.sessions.messages(self._caller, session_id, limit=_PAGE, after_seq=after)
+            found = msgspec.json.decode(body, type=_Messages)
+            for entry in decode_entries([bytes(raw) for raw in found.messages]):
+                yield entry
+            if not found.page.has_more or found.page.next_after_seq is None:
+                return
+            after = found.page.next_after_seq
+
+    async def log(self, session_id: str) -> AsyncIterator[Entry]:
+        async with aclosing(self._hub.exports.pages(self._caller, session_id)) as pages:
+            async for bodies in pages:
+                for entry in decode_entries(bodies):
+                    yield entry
+
+    async def send(
+        self,
+        session_id: str,
+        text: str,
+        *,
+        attachments: Sequence[api.NewAttachment] = (),
+        local_id: str | None = None,
+    ) -> api.MessageAccepted:
+        message = api.SendMessage(text=text, local_id=local_id or new_id(), attachments=list(attachments))
+        return await self._hub.sessions.send(self._caller, session_id, message)
+
+    async def answer(
+        self, session_id: str, approval_id: str, decision: api.Approve | api.Deny | bool
+    ) -> api.ApprovalAnswered:
+        return await self._hub.approvals.answer(self._caller, session_id, approval_id, self._said(decision))
+
+    def _said(self, decision: api.Approve | api.Deny | bool) -> Answer:
+        by = self._caller.name
+        match decision:
+            case bool():
+                return Answer(outcome=Outcome.APPROVED if decision else Outcome.DENIED, by=by)
+            case api.Deny():
+                outcome = Outcome(decision.decision or Outcome.DENIED)
+                return Answer(outcome=outcome, option_id=decision.option_id, message=decision.message, by=by)
+            case api.Approve():
+                return Answer(
+                    outcome=Outcome(decision.decision or Outcome.APPROVED),
+                    option_id=decision.option_id,
+                    answers=decision.answers,
+                    mode=decision.mode,
+                    allow_tools=tuple(decision.allow_tools),
+                    message=decision.message,
+                    by=by,
+                )
+
+    async def rename(self, session_id: str, title: str) -> None:
+        await self._hub.sessions.rename(self._caller, session_id, api.RenameSession(title=title))
+
+    async def set_permission_mode(self, session_id: str, mode: PermissionMode) -> None:
+        await self._hub.sessions.configure(self._caller, session_id, permission_mode=mode)
+
+    async def set_model(self, session_id: str, model: str, *, effort: ReasoningEffort | None = None) -> None:
+        await self._hub.sessions.configure(self._caller, session_id, model=model, effort=effort)
+
+    async def cancel(self, session_id: str, item_id: str) -> None:
+        await self._hub.sessions.cancel(self._caller, session_id, item_id)
+
+    async def abort(self, session_id: str) -> None:
+        await self._hub.sessions.abort(self._caller, session_id)
+
+    async def stop(self, session_id: str) -> None:
+        await self._hub.sessions.stop(self._caller, session_id)
+
+    @asynccontextmanager
+    async def follow(self, session_id: str) -> AsyncGenerator[AsyncIterator[LiveEvent]]:
+        inbox = _Inbox(session_id)
+        stop = self._hub.feed.listen(inbox.put)
+        try:
+            yield inbox
+        finally:
+            stop()
+
+
+class _Inbox:
+    """What the feed said of one session and nobody read yet. Bounded: past it the log has to be read again."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._queue: asyncio.Queue[SyncEvent | None] = asyncio.Queue()
+
+    def put(self, events: list[SyncEvent]) -> None:
+        for event in events:
+            if event.subject != self._session_id:
+                continue
+            if self._queue.qsize() < _MANY:
+                self._queue.put_nowait(event)
+            elif event.cursor is not None:
+                self._queue = asyncio.Queue()
+                self._queue.put_nowait(None)
+
+    def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        return self
+
+    async def __anext__(self) -> LiveEvent:
+        event = await self._queue.get()
+        return Gap("gap") if event is None else read_event(event.data)

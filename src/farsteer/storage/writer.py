@@ -1,0 +1,221 @@
+"""The one writer of a database: a thread with group commit.
+
+Jobs that arrive while a commit runs form the next transaction, so under load many jobs share one sync of the disk, and
+a lone job waits for nothing. A job's answer is given when its transaction is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from farsteer.core.errors import Unavailable
+from farsteer.storage.connection import connect
+from farsteer.storage.migrations import Migration, migrate
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING = 1024
+"""Jobs submitted and not yet answered; more of them wait for room."""
+_MAX_BATCH = 1024
+
+
+class _Job(Generic[T]):
+    __slots__ = ("error", "future", "result", "then", "work")
+
+    def __init__(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        then: Callable[[T], None] | None,
+        future: asyncio.Future[T],
+    ) -> None:
+        self.work = work
+        self.then = then
+        self.future = future
+        self.error: BaseException | None = None
+        self.result: Any = None
+
+    def run(self, db: sqlite3.Connection) -> None:
+        self.error = None
+        self.result = self.work(db)
+
+    def deliver(self) -> None:
+        """On the event loop. The commit stands whatever becomes of the one who asked for it."""
+        if self.error is None and self.then is not None:
+            try:
+                self.then(self.result)
+            except Exception:  # noqa: BLE001
+                _log.exception("what follows a commit failed")
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Writer:
+    """Use `Writer.open`. All methods belong to the event loop it was opened on."""
+
+    def __init__(self, path: Path, migrations: Sequence[Migration], max_waiting: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._room = asyncio.Semaphore(max_waiting)
+        self._closed = False
+        self._opened: asyncio.Future[None] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=self._main, args=(path, migrations), name=f"writer {path.name}", daemon=True
+        )
+
+    @classmethod
+    async def open(
+        cls, path: Path, migrations: Sequence[Migration] = (), *, max_waiting: int = MAX_WAITING
+    ) -> Writer:
+        """Create the database if it is not there, and bring its schema up to date."""
+        writer = cls(path, migrations, max_waiting)
+        writer._thread.start()
+        try:
+            await writer._opened
+        except BaseException:
+            await writer.close()
+            raise
+        return writer
+
+    async def submit(
+        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None
+    ) -> asyncio.Future[T]:
+        """Queue `work`, waiting only while too much is queued. Jobs run in the order they were submitted.
+
+        `work` runs inside a transaction and may run twice, so it changes nothing but the database. `then` is called on
+        the event loop after the commit, in the order of submission, before anybody waiting sees the result.
+        """
+        await self._room.acquire()
+        if self._closed:
+            self._room.release()
+            raise Unavailable("the database is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put(_Job(work, then, future))
+        return future
+
+    async def run(
+        self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None
+    ) -> T:
+        """`submit`, and wait for the commit."""
+        return await (await self.submit(work, then))
+
+    async def close(self) -> None:
+        """Finish what is queued, refuse the rest. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+        await asyncio.shield(self._ended)
+        self._thread.join()
+
+    def _deliver(self, jobs: list[_Job[Any]]) -> None:
+        for job in jobs:
+            job.deliver()
+            self._room.release()
+
+    # -- in the thread
+
+    def _main(self, path: Path, migrations: Sequence[Migration]) -> None:
+        try:
+            db = connect(path)
+            try:
+                migrate(db, migrations)
+            except BaseException:
+                db.close()
+                raise
+        except BaseException as error:  # noqa: BLE001
+            self._loop.call_soon_threadsafe(_settle, self._opened, error)
+            self._loop.call_soon_threadsafe(_settle, self._ended)
+            return
+        self._loop.call_soon_threadsafe(_settle, self._opened)
+        try:
+            self._serve(db)
+        finally:
+            db.close()
+            self._loop.call_soon_threadsafe(_settle, self._ended)
+
+    def _serve(self, db: sqlite3.Connection) -> None:
+        last = False
+        while not last:
+            job = self._jobs.get()
+            batch: list[_Job[Any]] = []
+            while job is not None:
+                batch.append(job)
+                if len(batch) == _MAX_BATCH:
+                    break
+                try:
+                    job = self._jobs.get_nowait()
+                except Empty:
+                    break
+            else:
+                last = True
+            if batch:
+                self._commit(db, batch)
+                self._loop.call_soon_threadsafe(self._deliver, batch)
+
+    def _commit(self, db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
+        try:
+            if not _together(db, batch):
+                _apart(db, batch)
+        except BaseException as error:  # noqa: BLE001
+            # The transaction itself failed (a full disk, an I/O error): nobody's job is stored.
+            for job in batch:
+                job.error = job.error or error
+            if db.in_transaction:
+                with suppress(sqlite3.Error):
+                    db.execute("ROLLBACK")
+
+
+def _together(db: sqlite3.Connection, batch: list[_Job[Any]]) -> bool:
+    """All jobs in one transaction; False if one failed after it had changed something, and all is rolled back."""
+    db.execute("BEGIN IMMEDIATE")
+    for job in batch:
+        before = db.total_changes
+        try:
+            job.run(db)
+        except BaseException as error:  # noqa: BLE001
+            if db.total_changes != before or not db.in_transaction:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                return False
+            job.error = error
+    db.execute("COMMIT")
+    return True
+
+
+def _apart(db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
+    """The same again, each job in a savepoint of its own, so that one that fails takes nothing with it."""
+    db.execute("BEGIN IMMEDIATE")
+    for job in batch:
+        db.execute("SAVEPOINT job")
+        try:
+            job.run(db)
+        except BaseException as error:
+            job.error = error
+            if not db.in_transaction:
+                raise
+            db.execute("ROLLBACK TO job")
+        db.execute("RELEASE job")
+    db.execute("COMMIT")
+
+
+def _settle(future: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from farsteer.cli.embedded import embedded
+from farsteer.faces.droid.dialect import DIALECTS
+from farsteer.faces.droid.lobby import Options
+from tests.support.droid_client import DroidClient, droid_here
+
+
+@pytest.fixture
+def desk(home: Path) -> Path:
+    path = home.parent / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+async def client(home: Path) -> AsyncIterator[DroidClient]:
+    """A client of the face as it is by default."""
+    async with droid_here(partial(embedded, home), Options(agent="demo")) as client:
+        yield client
+
+
+@pytest.fixture
+async def newer(home: Path) -> AsyncIterator[DroidClient]:
+    """A client of the face in the words of the newest CLI."""
+    options = Options(agent="demo", dialect=DIALECTS["0.215"])
+    async with droid_here(partial(embedded, home), options) as client:
+        yield client

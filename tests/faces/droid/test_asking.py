@@ -1,0 +1,171 @@
+"""Approvals as Droid's requests, and what clients answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from farsteer.core.api import Approve, Deny
+from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.modes import PermissionMode
+from farsteer.faces.droid import asking
+from farsteer.faces.droid.dialect import DIALECTS, DOCUMENTED
+from farsteer.faces.droid.notes import ToolUse
+
+ALLOW = Option(id="y", name="Allow", kind=OptionKind.ALLOW_ONCE)
+ALWAYS = Option(id="ys", name="Allow edits", kind=OptionKind.ALLOW_ALWAYS)
+SERVER = Option(id="yss", name="Allow the server", kind=OptionKind.ALLOW_ALWAYS)
+REJECT = Option(id="n", name="Reject", kind=OptionKind.REJECT_ONCE)
+NEVER = Option(id="nn", name="Never", kind=OptionKind.REJECT_ALWAYS)
+
+
+def approval(*options: Option, kind: ApprovalKind = ApprovalKind.PERMISSION, **more: Any) -> Approval:
+    return Approval(id="a", kind=kind, title="Do it", created_at=1, tool="thing", options=options, **more)
+
+
+def request(one: Approval, version: str = DOCUMENTED.version) -> asking.Request:
+    return asking.request(one, None, DIALECTS[version])
+
+
+def decide(one: Approval, answer: Any) -> Approve | Deny | None:
+    return asking.decision(request(one), msgspec.Raw(msgspec.json.encode(answer)))
+
+
+def values(asked: asking.Request) -> list[str]:
+    return [option["value"] for option in asked.params["options"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "offered"),
+    [
+        ((), ["proceed_once", "proceed_always", "cancel"]),
+        ((ALLOW, REJECT), ["proceed_once", "cancel"]),
+        ((REJECT, ALWAYS, ALLOW), ["proceed_once", "proceed_always", "cancel"]),
+        (
+            (ALLOW, ALWAYS, SERVER, REJECT, NEVER),
+            ["proceed_once", "proceed_always", "proceed_always_tools", "cancel"],
+        ),
+    ],
+)
+def test_only_words_that_clients_know_are_offered(options: tuple[Option, ...], offered: list[str]) -> None:
+    assert values(request(approval(*options))) == offered
+
+
+def test_the_option_that_was_meant_is_chosen() -> None:
+    one = approval(ALLOW, ALWAYS, SERVER, REJECT)
+    assert decide(one, {"selectedOption": "proceed_once"}) == Approve(decision="approved", option_id="y")
+    assert decide(one, {"selectedOption": "proceed_always", "comment": "ok"}) == Approve(
+        decision="approved_for_session", option_id="ys", message="ok"
+    )
+    assert decide(one, {"selectedOption": "proceed_always_tools"}) == Approve(
+        decision="approved", option_id="yss"
+    )
+    assert decide(one, {"selectedOption": "cancel", "comment": "no"}) == Deny(option_id="n", message="no")
+
+
+def test_a_yes_that_was_not_offered_is_a_yes_for_once() -> None:
+    one = approval(ALLOW, REJECT)
+    assert decide(one, {"selectedOption": "proceed_auto_run_high"}) == Approve(decision="approved")
+    assert decide(one, {"selectedOption": "proceed_always"}) == Approve(decision="approved")
+
+
+def test_what_a_droid_says_about_its_tool_is_passed_on() -> None:
+    details = {"type": "exec", "fullCommand": "ls", "impactLevel": "low"}
+    own = Option(id="proceed_always", name="Always: raises the autonomy", kind=OptionKind.ALLOW_ALWAYS)
+    asked = request(approval(own, meta={"confirmationType": "exec", "details": details}))
+    (use,) = asked.params["toolUses"]
+    assert (use["confirmationType"], use["details"]) == ("exec", details)
+    assert asked.params["options"][0]["label"] == "Always: raises the autonomy"
+
+
+@pytest.mark.parametrize(
+    ("name", "details"),
+    [
+        ("linear___list", {"serverName": "linear", "actualToolName": "list"}),
+        ("mcp__linear__list", {"serverName": "linear", "actualToolName": "list"}),
+        ("delete", {}),
+    ],
+)
+def test_a_tool_that_droid_has_not_is_asked_for_by_its_name(name: str, details: dict[str, str]) -> None:
+    asked = asking.request(approval(ALLOW), ToolUse(id="c", name=name), DOCUMENTED)
+    (use,) = asked.params["toolUses"]
+    assert use["details"] == {"type": "mcp_tool", "toolName": name, "impactLevel": "high", **details}
+
+
+def plan(*options: Option, **more: Any) -> Approval:
+    return approval(*options, kind=ApprovalKind.PLAN, plan="# Plan", **more)
+
+
+def test_a_plan_offers_five_answers_and_each_means_a_mode() -> None:
+    one = plan(ALLOW, REJECT)
+    five = [
+        "proceed_once",
+        "proceed_auto_run_low",
+        "proceed_auto_run_medium",
+        "proceed_auto_run_high",
+        "cancel",
+    ]
+    assert values(request(one)) == five
+    chosen = [decide(one, {"selectedOption": word}) for word in five[:4]]
+    assert [answer.mode for answer in chosen if isinstance(answer, Approve)] == [
+        PermissionMode.DEFAULT,
+        PermissionMode.ACCEPT_EDITS,
+        PermissionMode.SAFE_YOLO,
+        PermissionMode.YOLO,
+    ]
+    assert isinstance(decide(one, {"selectedOption": "cancel"}), Deny)
+
+
+def test_a_droids_plan_is_answered_with_its_own_option() -> None:
+    own = (
+        Option(id="proceed_once", name="Proceed", kind=OptionKind.ALLOW_ONCE),
+        Option(id="proceed_new_session", name="Elsewhere", kind=OptionKind.ALLOW_ONCE),
+        Option(id="cancel", name="No", kind=OptionKind.REJECT_ONCE),
+    )
+    assert decide(plan(*own), {"selectedOption": "proceed_once"}) == Approve(
+        decision="approved", option_id="proceed_once"
+    )
+    assert "proceed_new_session" not in values(request(plan(*own)))
+    assert values(request(plan(*own), "0.215"))[-2:] == ["proceed_new_session", "cancel"]
+
+
+def test_an_edited_plan_and_the_chosen_one_reach_the_agent() -> None:
+    which = Question(id="choice", text="Which?", choices=("A", "B"))
+    one = plan(ALLOW, REJECT, questions=(which,))
+    assert request(one).params["toolUses"][0]["details"]["optionNames"] == ["A", "B"]
+    answer = decide(one, {"selectedOption": "proceed_once", "comment": "B", "editedSpecContent": "# Mine"})
+    assert isinstance(answer, Approve)
+    assert answer.answers == {"choice": ["B"], "plan": ["# Mine"]}
+    assert "# Mine" in (answer.message or "")
+
+
+QUESTIONS = (
+    Question(id="q", text="One?", choices=("Red", "Blue")),
+    Question(id="r", text="Many?", choices=("a", "b", "c"), multiple=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("answers", "given"),
+    [
+        (["Red", "a"], {"q": ["Red"], "r": ["a"]}),
+        (["red", "A, c"], {"q": ["Red"], "r": ["a", "c"]}),
+        (["green", "a,z"], {"q": ["green"], "r": ["a,z"]}),
+    ],
+)
+def test_answers_find_their_choices(answers: list[str], given: dict[str, list[str]]) -> None:
+    one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
+    said = [{"index": number, "question": "?", "answer": text} for number, text in enumerate(answers, 1)]
+    assert decide(one, {"cancelled": False, "answers": said}) == Approve(answers=given)
+
+
+def test_answers_that_are_missing_or_none() -> None:
+    one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
+    first = {"index": 1, "question": "One?", "answer": "Red"}
+    assert isinstance(decide(one, {"cancelled": False, "answers": [first]}), Deny)
+    assert isinstance(decide(one, {"cancelled": True}), Deny)
+    assert decide(one, {"cancelled": False, "answers": ["Red", "a"]}) is None
+    stray = [{"index": index, "question": "?", "answer": "x"} for index in (0, -1, 3)]
+    assert isinstance(decide(one, {"cancelled": False, "answers": stray}), Deny)

@@ -1,0 +1,170 @@
+"""The face as a process: what it prints, when it is ready, how it ends and what it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.cli.command import Result, finish, start
+from tests.support.droid_client import FORMATS, Line, droid, note_of, of, request, text_of
+from tests.support.processes import is_alive
+
+HEAVY = ("httpx", "joserfc", "socketio", "starlette", "uvicorn", "websockets")
+
+
+def lines(*requests: Line) -> str:
+    return "".join(json.dumps(line) + "\n" for line in requests)
+
+
+def opening(desk: Path, **more: object) -> Line:
+    return request("1", "initialize_session", {"machineId": "m", "cwd": str(desk), **more})
+
+
+async def face(text: str, *options: str) -> Result:
+    return await finish(await start("exec", *FORMATS, *options, stdin=asyncio.subprocess.PIPE), text)
+
+
+async def test_a_piped_conversation_comes_to_its_end(desk: Path) -> None:
+    result = await face(lines(opening(desk), request("2", "add_user_message", {"text": "work 3 0.1"})))
+    assert (result.code, result.err) == (0, "")
+    heard = [json.loads(line) for line in result.lines]
+    notes = [note for line in heard if (note := note_of(line))]
+    assert text_of(notes).endswith("Step 3 of 3 is done.")
+    assert note_of(heard[-1]) == {"type": "droid_working_state_changed", "newState": "idle"}
+    assert of(notes, "agent_turn_completed")[0]["reason"] == "completed"
+
+
+async def test_files_are_as_good_as_pipes(desk: Path, tmp_path: Path) -> None:
+    asked, answered = tmp_path / "in", tmp_path / "out"
+    asked.write_text(lines(opening(desk), request("2", "add_user_message", {"text": "say hello"})))
+    with asked.open() as source, answered.open("w") as target:
+        process = await start("exec", *FORMATS, stdin=source, stdout=target)
+        await process.communicate()
+    assert process.returncode == 0
+    notes = [note_of(json.loads(line)) for line in answered.read_text().splitlines()]
+    assert text_of([note for note in notes if note]) == "hello"
+
+
+async def test_what_else_is_printed_goes_to_stderr(tmp_path: Path) -> None:
+    script = (
+        "import os, sys\n"
+        "from farsteer.jsonrpc.stdio import take_over\n"
+        "print('before')\n"
+        "source, target = take_over()\n"
+        "print('noise'); sys.stdout.flush(); os.system('echo louder noise')\n"
+        "assert sys.stdin.read() == ''\n"
+        "os.write(target, os.read(source, 100))\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    result = await finish(process, "a line")
+    assert (result.out, result.err) == ("before\na line", "noise\nlouder noise\n")
+
+
+async def test_it_starts_without_what_only_a_server_needs(desk: Path) -> None:
+    script = (
+        "import sys\n"
+        "from farsteer.cli.main import main\n"
+        f"main(['exec', *{FORMATS!r}])\n"
+        f"print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    result = await finish(process, lines(opening(desk)))
+    assert json.loads(result.lines[-1])["result"]["sessionId"]
+    assert result.err == "\n"
+
+
+async def test_the_end_of_input_with_a_question_open_ends_it(desk: Path) -> None:
+    async with droid() as client:
+        await client.initialize(desk)
+        await client.ask("add_user_message", {"text": "run touch made.txt"})
+        await client.until_request("request_permission")
+        client.close()
+        assert await client.ended() == 0
+    notes = [note for line in client.lines if (note := note_of(line))]
+    assert of(notes, "agent_turn_completed")[0]["reason"] == "cancelled"
+    assert not (desk / "made.txt").exists()
+
+
+async def test_a_signal_ends_it_in_the_middle_of_a_turn(desk: Path) -> None:
+    async with droid() as client:
+        await client.initialize(desk, autonomyLevel="high")
+        await client.ask("add_user_message", {"text": "run echo $$; sleep 60"})
+        command = int((await client.until_note("tool_progress_update"))["update"]["text"])
+        children = psutil.Process(client.process.pid).children(recursive=True)
+        client.process.send_signal(signal.SIGTERM)
+        assert await client.ended() == 0
+    assert command in [child.pid for child in children]
+    assert not [child for child in children if is_alive(child)]
+    notes = [note for line in client.lines if (note := note_of(line))]
+    assert of(notes, "agent_turn_completed")[0]["reason"] == "cancelled"
+
+
+async def test_a_peer_that_is_gone_ends_it(desk: Path) -> None:
+    async with droid() as client:
+        await client.initialize(desk)
+        await client.ask("add_user_message", {"text": "work 1000 0.02"})
+        await client.until_note("assistant_text_delta")
+        client.hang_up()
+        async with asyncio.timeout(20):
+            assert await client.process.wait() == 0
+
+
+async def test_closing_the_session_ends_the_process(desk: Path) -> None:
+    async with droid() as client:
+        session = (await client.initialize(desk))["sessionId"]
+        await client.ask("add_user_message", {"text": "work 1000 0.05"})
+        await client.until_note("assistant_text_delta")
+        assert await client.ask("close_session", {"reason": "other"}) == {}
+        assert await client.ended() == 0
+    async with droid("--session-id", session) as client:
+        assert text_of(await client.turn("what did I say?")) == "You said “work 1000 0.05”."
+
+
+async def test_a_home_in_use_is_said_to_who_asks(desk: Path) -> None:
+    async with droid() as first:
+        await first.initialize(desk)
+        async with droid() as second:
+            error = (await second.call("initialize_session", {"machineId": "m", "cwd": str(desk)}))["error"]
+            assert error["code"] == -32603
+            assert all(way in error["message"] for way in ("farsteer up", "--hub", "--home"))
+            assert text_of(await first.turn("say undisturbed")) == "undisturbed"
+            first.close()
+            await first.ended()
+            await second.initialize(desk)
+            assert text_of(await second.turn("say my turn")) == "my turn"
+
+
+async def test_a_session_to_begin_with_must_be_there(desk: Path) -> None:
+    result = await face("", "--session-id", "0d2e1d9e-4a47-4a4b-8a8f-111111111111")
+    assert (result.code, result.out) == (1, "")
+    assert "no such session" in result.err
+
+
+async def test_options_count_where_a_request_says_nothing(desk: Path) -> None:
+    options = ("--cwd", str(desk), "-m", "demo-1-mini", "--auto", "medium", "-r", "high")
+    async with droid(*options, "--tag", "x") as client:
+        settings = (await client.ask("initialize_session", {"machineId": "m"}))["settings"]
+        assert (settings["modelId"], settings["autonomyLevel"], settings["reasoningEffort"]) == (
+            "demo-1-mini",
+            "medium",
+            "high",
+        )
+        assert (
+            text_of(await client.turn("model")) == "model demo-1-mini, effort high, permission mode safe-yolo"
+        )
+
+
+async def test_both_formats_are_needed(home: Path) -> None:
+    result = await finish(await start("exec", "--input-format", "stream-jsonrpc"))
+    assert result.code == 2
+    assert "must both be stream-jsonrpc" in result.err

@@ -1,0 +1,104 @@
+"""Other agents' tools under Droid's names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farsteer.core.events import DiffBlock, Location, TextBlock, ToolCall, ToolContent, ToolStatus
+from farsteer.core.modes import ToolKind
+from farsteer.faces.droid.notes import ToolUse
+from farsteer.faces.droid.repository import Repository, repository_of
+from farsteer.faces.droid.tools import commands_in, result_text, tool_use
+
+
+def call(
+    kind: ToolKind, tool: str | None, given: dict[str, Any] | None = None, *content: ToolContent
+) -> ToolUse:
+    return tool_use(
+        ToolCall(
+            tool_call_id="c", title="The title", tool_kind=kind, status=ToolStatus.PENDING, tool=tool, input=given,
+            content=content,
+        ),
+        "/desk",
+    )  # fmt: skip
+
+
+def test_a_command_of_any_agent_is_execute() -> None:
+    use = call(ToolKind.EXECUTE, "Bash", {"command": "ls", "description": "look"})
+    assert (use.name, use.input["command"], use.input["riskLevel"]) == ("Execute", "ls", "high")
+    assert call(ToolKind.EXECUTE, "shell", {"command": ["ls", "-l"]}).input["command"] == "ls -l"
+    assert call(ToolKind.EXECUTE, None).input["command"] == "The title"
+
+
+def test_droids_own_tools_stay_as_they_are() -> None:
+    given = {"command": "ls", "riskLevel": "low", "riskLevelReason": "reads"}
+    assert call(ToolKind.EXECUTE, "Execute", given) == ToolUse(id="c", name="Execute", input=given)
+    given = {"file_path": "/a", "old_str": "x", "new_str": "y"}
+    assert call(ToolKind.EDIT, "Edit", given, DiffBlock(path="/a", old_text="x", new_text="y")).input == given
+    assert call(ToolKind.READ, "LS", {"directory_path": "/"}).name == "LS"
+    assert call(ToolKind.OTHER, "linear___list").name == "linear___list"
+
+
+def test_a_change_of_a_file_is_create_or_edit() -> None:
+    create = call(ToolKind.EDIT, "Write", {}, DiffBlock(path="a.txt", new_text="x"))
+    assert (create.name, create.input) == ("Create", {"file_path": "/desk/a.txt", "content": "x"})
+    edit = call(ToolKind.EDIT, "str_replace", {}, DiffBlock(path="/a", old_text="x", new_text="y"))
+    assert (edit.name, edit.input) == ("Edit", {"file_path": "/a", "old_str": "x", "new_str": "y"})
+    read = ToolCall(
+        tool_call_id="c",
+        title="t",
+        tool_kind=ToolKind.READ,
+        status=ToolStatus.PENDING,
+        locations=(Location("b"),),
+    )
+    assert tool_use(read, "/desk").input == {"file_path": "/desk/b"}
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("ls", ["ls"]),
+        ("rm x && git push; ls | wc -l", ["rm", "git", "ls", "wc"]),
+        ("a\na || b &", ["a", "b"]),
+        ("", []),
+    ],
+)
+def test_the_programs_of_a_command(line: str, commands: list[str]) -> None:
+    assert commands_in(line) == commands
+
+
+def test_results_say_how_it_went() -> None:
+    execute = ToolUse(id="c", name="Execute")
+    done = "Command completed successfully\n\n[Process exited with code 0]"
+    assert result_text(execute, (), failed=False) == done
+    assert (
+        result_text(execute, (TextBlock(text="hi\n"),), failed=False) == "hi\n\n[Process exited with code 0]"
+    )
+    assert result_text(execute, (TextBlock(text=done),), failed=False) == done
+    assert result_text(execute, (TextBlock(text="no"),), failed=True) == "Error: no"
+    assert result_text(None, (), failed=True) == "Error: Tool execution failed"
+    assert '"diffLines":[{"type":"added","content":"x"}]' in result_text(
+        None, (DiffBlock(path="a", new_text="x"),), failed=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "owner", "name"),
+    [
+        ("https://example.com/acme/tool.git", "acme", "tool"),
+        ("git@example.com:acme/tool.git", "acme", "tool"),
+        ("ssh://git@example.com/acme/my-tool", "acme", "my-tool"),
+    ],
+)
+def test_the_repository_of_a_directory(tmp_path: Path, url: str, owner: str, name: str) -> None:
+    assert repository_of("/nowhere/at/all") is None
+    inside = tmp_path / "project" / "src"
+    inside.mkdir(parents=True)
+    git = tmp_path / "project" / ".git"
+    git.mkdir()
+    assert repository_of(str(inside)) == Repository(repo_name="project")
+    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n')
+    assert repository_of(str(inside)) == Repository(repo_name=name, owner=owner)

@@ -1,0 +1,266 @@
+"""Who gets in, what each may hear, and when each must go: with real clients."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import socketio
+from socketio.exceptions import ConnectionError as SocketError
+
+from farsteer.faces.events.limits import Limits
+from farsteer.hub import Scope
+from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
+from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
+from tests.faces.events.serving import serving
+from tests.support.eventually import eventually
+
+
+@pytest.mark.parametrize(
+    ("auth", "code"),
+    [
+        ({}, "unauthorized"),
+        ({"token": ""}, "bad_request"),
+        ({"token": 5}, "bad_request"),
+        ({"token": "wrong"}, "unauthorized"),
+        ({"token": "EXPIRED"}, "token_expired"),
+        ({"token": "WRITER"}, "forbidden"),
+        ({"token": "VALID", "since": 5}, "bad_request"),
+        ({"token": "VALID", "since": "x" * 101}, "bad_request"),
+        ({"token": "VALID", "sessionId": "../x"}, "invalid_id"),
+        ({"token": "VALID", "types": "message-received"}, "bad_request"),
+        ({"token": "VALID", "types": ["message-recieved"]}, "bad_request"),
+    ],
+    ids=str,
+)
+async def test_a_refusal_says_why(auth: dict[str, Any], code: str) -> None:
+    fake = FakeHub()
+    tokens = {
+        "VALID": fake.tokens.issue(),
+        "EXPIRED": fake.tokens.issue(seconds=-1),
+        "WRITER": fake.tokens.issue(scopes={Scope.WRITE}),
+    }
+    if auth.get("token") in tokens:
+        auth = {**auth, "token": tokens[auth["token"]]}
+    async with serving(fake.hub) as (realtime, url):
+        refused: list[Any] = []
+        async with asyncio.timeout(5):
+            client = socketio.AsyncClient(reconnection=False)
+            client.on("connect_error", refused.append, namespace="/events")
+            with pytest.raises(SocketError):
+                await client.connect(url, auth=auth, namespaces=["/events"], transports=["websocket"])
+            await client.disconnect()
+        assert refused[0]["data"]["code"] == code
+        assert refused[0]["message"]
+        assert len(realtime.subscriptions) == 0
+
+
+async def test_the_javascript_client_is_told_why_it_was_refused() -> None:
+    fake = FakeHub()
+    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", {"token": "wrong"}) as heard:
+        error = await heard.until("connect_error")
+        assert error == {"message": "the token is not valid", "data": {"code": "unauthorized"}}
+
+
+@pytest.mark.parametrize("namespace", ["/", "/admin", "/events/x"])
+async def test_other_namespaces_are_refused(namespace: str) -> None:
+    fake = FakeHub()
+    auth = {"token": fake.tokens.issue()}
+    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", auth, namespace) as heard:
+        error = await heard.until("connect_error")
+        assert error == {
+            "message": "connect to the namespace /events, once", "data": {"code": "not_found"},
+        }  # fmt: skip
+        assert heard.of("connect") == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_an_event_reaches_everyone_of_its_namespace_and_nobody_else(transport: str) -> None:
+    fake = FakeHub()
+    async with (
+        serving(fake.hub) as (_, url),
+        python(url, transport, {"token": fake.tokens.issue("one")}) as first,
+        python(url, transport, {"token": fake.tokens.issue("one")}) as second,
+        python(url, transport, {"token": fake.tokens.issue("two")}) as foreign,
+        python(url, transport, {"token": fake.tokens.issue("two"), "since": "e1-0"}) as resumed,
+    ):
+        for heard in (first, second, foreign, resumed):
+            await heard.until("ready")
+        for number in range(50):
+            fake.publish(number, namespace="one")
+            fake.transient(number, namespace="one")
+            fake.publish(-number, namespace="two")
+        fake.publish("end", namespace="one")
+        fake.publish("end", namespace="two")
+        for heard in (first, second):
+            assert await heard.until_number("end") == [*range(50), "end"]
+            assert len(heard.events) == 101
+        for heard in (foreign, resumed):
+            assert await heard.until_number("end") == [*(-number for number in range(50)), "end"]
+            assert {event["namespace"] for event in heard.events} == {"two"}
+
+
+async def test_a_client_hears_only_what_it_asked_for() -> None:
+    fake = FakeHub()
+    auth = {"token": fake.tokens.issue()}
+    async with (
+        serving(fake.hub) as (_, url),
+        python(url, "websocket", {**auth, "sessionId": SESSION}) as session,
+        python(url, "websocket", {**auth, "types": ["session-updated", "typing-changed"]}) as types,
+        python(url, "websocket", {**auth, "types": []}) as nothing,
+        python(url, "websocket", auth) as everything,
+    ):
+        for heard in (session, types, nothing, everything):
+            await heard.until("ready")
+        for subject in (SESSION, OTHER_SESSION):
+            fake.publish("message", subject=subject)
+            fake.publish({"title": subject}, type="session-updated", subject=subject)
+            fake.transient({"text": "h"}, type="typing-changed", subject=subject)
+        fake.publish({"active": True}, type="machine-updated", subject="a-machine")
+        fake.transient([], type="online-users-changed", subject=None)
+        fake.publish("end")
+        await everything.until_number("end")
+        await session.until_number("end")
+        await types.until("event", 4)
+        assert len(everything.events) == 9
+        assert [event["type"] for event in session.events] == [
+            "message-received", "session-updated", "typing-changed", "message-received",
+        ]  # fmt: skip
+        assert {event["sessionId"] for event in session.events} == {SESSION}
+        assert [event["type"] for event in types.events] == ["session-updated", "typing-changed"] * 2
+        assert nothing.events == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_the_end_of_the_token_is_the_end_of_the_socket(client: str, transport: str) -> None:
+    fake = FakeHub()
+    auth = {"token": fake.tokens.issue()}
+    async with serving(fake.hub) as (realtime, url), CLIENTS[client](url, transport, auth) as heard:
+        await heard.until("ready")
+        fake.publish(1)
+        await heard.until_number(1)
+        # Not from the beginning: nobody knows how long a client takes to start.
+        (subscriber,) = realtime.subscriptions._open
+        realtime.subscriptions.renew(subscriber, fake.tokens.issue(seconds=0.1))
+        closed = await heard.until("closed")
+        assert closed["code"] == "token_expired"
+        await heard.until("disconnect")
+        fake.publish(2)
+        assert heard.numbers == [1]
+        assert len(realtime.subscriptions) == 0
+        assert fake.presence.online == {}
+        await eventually(lambda: realtime.socketio.eio.peers == {})
+        if client == "javascript":
+            assert heard.of("disconnect") == ["io server disconnect"]
+
+
+async def test_a_token_that_ends_soon_is_no_exception() -> None:
+    fake = FakeHub()
+    auth = {"token": fake.tokens.issue(seconds=1.0)}
+    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as heard:
+        assert (await heard.until("ready"))["expiresAt"] == fake.tokens.verify(auth["token"]).expires_at
+        assert (await heard.until("closed"))["code"] == "token_expired"
+
+
+async def test_a_renewed_token_keeps_the_socket() -> None:
+    fake = FakeHub()
+    async with (
+        serving(fake.hub) as (realtime, url),
+        javascript(url, "upgrade", {"token": fake.tokens.issue()}) as heard,
+    ):
+        await heard.until("ready")
+        (subscriber,) = realtime.subscriptions._open
+        realtime.subscriptions.renew(subscriber, fake.tokens.issue(seconds=2))
+        newer = fake.tokens.issue(seconds=900)
+        heard.tell("call", "auth", {"token": newer})
+        answer = await heard.until("answer")
+        assert answer == {"ok": True, "expiresAt": fake.tokens.verify(newer).expires_at}
+        await asyncio.sleep(2.1)
+        fake.publish(1)
+        assert await heard.until_number(1) == [1]
+        assert heard.of("closed") == []
+
+
+async def test_a_renewal_that_is_refused_changes_nothing() -> None:
+    fake = FakeHub()
+    issue = fake.tokens.issue
+    refusals: list[tuple[Any, str]] = [
+        ({"token": issue("other")}, "forbidden"),
+        ({"token": issue(token_id="another")}, "forbidden"),
+        ({"token": issue(seconds=-5)}, "token_expired"),
+        ({"token": issue(scopes={Scope.WRITE})}, "forbidden"),
+        ({"token": "wrong"}, "unauthorized"),
+        ({"token": 5}, "bad_request"),
+        ({}, "bad_request"),
+        ("token", "bad_request"),
+    ]
+    async with (
+        serving(fake.hub) as (realtime, url),
+        javascript(url, "websocket", {"token": issue()}) as heard,
+    ):
+        await heard.until("ready")
+        (subscriber,) = realtime.subscriptions._open
+        realtime.subscriptions.renew(subscriber, issue(seconds=1.0))
+        for count, (given, code) in enumerate(refusals, 1):
+            heard.tell("call", "auth", given)
+            answer = await heard.until("answer", count)
+            assert (answer["ok"], answer["error"]["code"]) == (False, code)
+        heard.tell("call", "auth")
+        assert (await heard.until("answer", len(refusals) + 1))["ok"] is False
+        assert (await heard.until("closed"))["code"] == "token_expired"
+
+
+async def test_a_revoked_token_closes_its_sockets_at_once_and_no_others() -> None:
+    fake = FakeHub()
+    async with (
+        serving(fake.hub) as (realtime, url),
+        python(url, "websocket", {"token": fake.tokens.issue(token_id="a")}) as first,
+        python(url, "polling", {"token": fake.tokens.issue(token_id="a")}) as second,
+        python(url, "websocket", {"token": fake.tokens.issue(token_id="b")}) as other,
+    ):
+        for heard in (first, second, other):
+            await heard.until("ready")
+        fake.tokens.revoke("a")
+        assert len(realtime.subscriptions) == 1
+        for heard in (first, second):
+            assert (await heard.until("closed"))["code"] == "unauthorized"
+            await heard.until("disconnect")
+        fake.publish(1)
+        assert await other.until_number(1) == [1]
+        assert first.numbers == second.numbers == []
+
+
+async def test_presence_follows_the_socket() -> None:
+    fake = FakeHub()
+    async with serving(fake.hub) as (_, url):
+        async with python(url, "websocket", {"token": fake.tokens.issue()}) as heard:
+            await heard.until("ready")
+            assert len(fake.presence.online) == 1
+        await eventually(lambda: not fake.presence.online)
+        async with python(url, "polling", {"token": fake.tokens.issue()}) as heard:
+            await heard.until("ready")
+            assert len(fake.presence.online) == 1
+        await eventually(lambda: not fake.presence.online)
+        assert fake.metrics.clients == 0
+
+
+async def test_many_clients_come_and_go_and_leave_nothing() -> None:
+    fake = FakeHub()
+    limits = Limits(grace=0.1)
+    async with serving(fake.hub, limits) as (realtime, url):
+        tasks = len(asyncio.all_tasks())
+        token = fake.tokens.issue()
+        for number in range(12):
+            transport = [*TRANSPORTS][number % 3]
+            since = {"since": "e1-0"} if number % 2 else {}
+            async with python(url, transport, {"token": token, **since}) as heard:
+                await heard.until("ready")
+        server = realtime.socketio
+        await eventually(lambda: not server.eio.peers and not server.eio.sockets)
+        assert not server._subscribers
+        assert not server._entrants
+        assert not server.environ
+        assert not server.manager.rooms
+        assert len(realtime.subscriptions) == 0
+        # Only Engine.IO's watch over its clients remains, which waits.
+        await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 2)

@@ -1,0 +1,127 @@
+"""Whatever happens while a client reads the past: no gap, no double, no reordering."""
+
+import asyncio
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farsteer.faces.events.batch import Filter
+from farsteer.faces.events.catchup import catch_up
+from farsteer.faces.events.fanout import Fanout
+from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.subscriber import Tail
+from farsteer.hub.feed import SyncEvent
+from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
+from tests.faces.events.listener import Listener
+
+ACTIONS = st.lists(
+    st.sampled_from(["commit", "publish", "both", "foreign", "tick", "slow", "fast"]), max_size=6
+)
+
+
+class Story:
+    """Commits and publishes as a hub does: in order, the second after the first, at moments a test draws."""
+
+    def __init__(self, fake: FakeHub, listener: Listener) -> None:
+        self.fake = fake
+        self.listener = listener
+        self.committed: list[SyncEvent] = []
+
+    def act(self, actions: list[str]) -> None:
+        for action in actions:
+            match action:
+                case "commit":
+                    self.committed += self.fake.commit("x" * 20)
+                case "foreign":
+                    self.committed += self.fake.commit("y" * 20, subject=OTHER_SESSION)
+                case "both":
+                    self.committed += self.fake.commit(1, 2)
+                    self.publish()
+                case "publish":
+                    self.publish()
+                case "slow":
+                    self.listener.slow = True
+                case "fast":
+                    self.listener.slow = False
+                    self.listener.on_writable()
+
+    def publish(self) -> None:
+        if self.committed:
+            self.fake.feed.publish(self.committed)
+            self.committed = []
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    start=st.integers(0, 12),
+    past=st.integers(0, 12),
+    page=st.integers(1, 4),
+    tail=st.sampled_from([0, 150, 1000]),
+    filtered=st.booleans(),
+    moments=st.lists(st.tuples(ACTIONS, ACTIONS), max_size=8),
+    rest=ACTIONS,
+)
+def test_from_any_cursor_through_any_story(
+    start: int,
+    past: int,
+    page: int,
+    tail: int,
+    filtered: bool,
+    moments: list[tuple[list[str], list[str]]],
+    rest: list[str],
+) -> None:
+    async def run() -> None:
+        fake = FakeHub()
+        fake.commit(*range(past))
+        position = min(start, past)
+        wanted = Filter("default", SESSION if filtered else None)
+        listener = Listener(wanted, Limits(page=page, tail=tail))
+        story = Story(fake, listener)
+        fanout = Fanout(fake.feed)
+        fanout.start()
+        listener.cursor = position
+        listener.tail = Tail(tail)
+        fanout.join(listener)
+        reads = iter(moments)
+        after: list[str] = []
+
+        def before_read() -> None:
+            nonlocal after
+            before, after = next(reads, ([], ["fast"]))
+            story.act(before)
+
+        fake.store.before_read = before_read
+        fake.store.after_read = lambda: story.act(after)
+        catching = asyncio.create_task(catch_up(listener, fake.hub.store))
+        async with asyncio.timeout(5):
+            while not catching.done():
+                await asyncio.sleep(0)
+                if listener.slow:
+                    story.act(["fast"])
+            await catching
+        story.act(["fast", *rest, "publish", "fast"])
+        for _ in range(3):
+            await asyncio.sleep(0)
+        expected = [
+            row.cursor
+            for row in fake.store.rows
+            if (row.cursor or 0) > position and (not filtered or row.subject == SESSION)
+        ]
+        assert listener.cursors == expected
+
+    asyncio.run(run())
+
+
+async def test_a_tail_that_grew_too_long_is_read_from_the_store() -> None:
+    fake = FakeHub()
+    listener = Listener(limits=Limits(tail=1000))
+    fanout = Fanout(fake.feed)
+    fanout.start()
+    fanout.join(listener)
+    listener.tail = Tail(0)
+    floods = iter([100, 100])
+    fake.store.before_read = lambda: fake.publish(*range(next(floods, 0)))
+    await catch_up(listener, fake.hub.store)
+    assert fake.store.reads == 3
+    assert listener.cursors == list(range(1, 201))
+    assert listener.tail is None

@@ -1,0 +1,66 @@
+"""The envelopes, read back by the libraries that will read them."""
+
+import json
+
+import pytest
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, Protocol, Side
+
+from farsteer.faces.events.frames import (
+    SseEncoder,
+    engine_event,
+    engine_packets,
+    http_chunk,
+    sse_named,
+    websocket_frames,
+)
+from farsteer.hub.feed import SyncEvent, sync_event
+
+
+def event(payload: bytes, cursor: int | None = 7) -> SyncEvent:
+    return sync_event("default", "message-received", "s", payload, epoch="e1", cursor=cursor)
+
+
+def texts(data: bytes) -> list[str]:
+    """What a websocket client reads, whole messages all."""
+    reader = Protocol(Side.CLIENT, state=OPEN, max_size=None)
+    reader.receive_data(data)
+    found: list[str] = []
+    for frame in reader.events_received():
+        assert isinstance(frame, Frame)
+        assert (frame.opcode, frame.fin) == (Opcode.TEXT, True)
+        found.append(bytes(frame.data).decode())
+    return found
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 125, 126, 65_535, 65_536, 200_000])
+def test_websocket_frames_are_read_back(size: int) -> None:
+    events = [event(b'"%b"' % (b"x" * size)), event('"ü"'.encode()), event(b"1")]
+    found = texts(websocket_frames(events))
+    assert [text[:10] for text in found] == ["42/events,"] * 3
+    assert [json.loads(text[10:]) for text in found] == [["event", json.loads(sent.data)] for sent in events]
+
+
+def test_engine_packets_say_the_same_as_the_frames() -> None:
+    events = [event('"ü"'.encode()), event(b'{"a":[1]}')]
+    found = texts(websocket_frames(events))
+    assert [packet.encode() for packet in engine_packets(events)] == found
+    assert [packet.encode(b64=True) for packet in engine_packets(events)] == found
+
+
+def test_our_own_events() -> None:
+    assert engine_event("ready", b'{"cursor":"e1-7"}').encode() == '42/events,["ready",{"cursor":"e1-7"}]'
+    assert sse_named("ready", b"{}", "e1-7") == http_chunk(b"event: ready\nid: e1-7\ndata: {}\n\n")
+    assert sse_named("closed", b"{}") == http_chunk(b"event: closed\ndata: {}\n\n")
+
+
+def test_a_chunk_of_a_stream() -> None:
+    transient = event(b"2", cursor=None)
+    broken = event(b'{\n"a":\r\n1}')
+    body = (
+        b"id: e1-7\ndata: %b\n\ndata: %b\n\n"
+        % (event(b"1").data, transient.data)
+        + b'id: e1-7\ndata: {"type":"message-received","namespace":"default","sessionId":"s",'
+        b'"cursor":"e1-7","message":{ "a":  1}}\n\n'
+    )
+    assert SseEncoder("e1")([event(b"1"), transient, broken]) == b"%x\r\n%b\r\n" % (len(body), body)

@@ -1,0 +1,138 @@
+"""The live faces on a real hub with its store, its tokens and its server: also across a restart."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from farsteer.core.api import AuthRequest, NewToken
+from farsteer.core.events import AgentMessage, Delta, DeltaKind
+from farsteer.faces.app import ServerConfig, serve
+from farsteer.hub import Hub
+from tests.faces.events.clients import javascript, python
+from tests.faces.events.streams import Stream, subscribed
+from tests.hub.conftest import create
+from tests.hub.scripted import ScriptedRunner, caller, machine
+
+OWNER = "an-owner-token-of-a-test"
+
+
+async def signed_in(hub: Hub, access_token: str = OWNER, **who: Any) -> str:
+    return (await hub.tokens.exchange(AuthRequest(access_token=access_token, **who))).token
+
+
+def said(number: int) -> AgentMessage:
+    return AgentMessage(message_id=f"m{number}", text=f"text {number}")
+
+
+def seqs(events: list[dict[str, Any]]) -> list[int]:
+    return [event["message"]["seq"] for event in events if event["type"] == "message-received"]
+
+
+@asynccontextmanager
+async def hub_at(home: Path, port: int = 0) -> AsyncIterator[tuple[Hub, str]]:
+    hub = await Hub.open(home, OWNER)
+    try:
+        async with serve(hub, ServerConfig(port=port)) as url:
+            yield hub, url
+    finally:
+        await hub.close()
+
+
+async def test_a_socket_and_a_stream_go_on_after_the_hub_was_restarted(home: Path, free_port: int) -> None:
+    logs: dict[str, Any] = {}
+    info = machine()
+    read: list[int] = []
+
+    async def read_until(stream: Stream, seq: int) -> str | None:
+        while True:
+            _, id, event = await stream.next()
+            if event["type"] == "message-received":
+                read.append(event["message"]["seq"])
+                if read[-1] == seq:
+                    return id
+
+    async with AsyncExitStack() as stack:
+        async with hub_at(home, free_port) as (hub, url), ScriptedRunner(hub, info=info, logs=logs) as runner:
+            session = await create(hub, runner)
+            token = await signed_in(hub)
+            start = f"{hub.store.epoch}-0"
+            auth = {"token": token, "since": start, "follow": True}
+            heard = await stack.enter_async_context(javascript(url, "upgrade", auth))
+            await heard.until("ready")
+            await runner.say(session, *map(said, range(200)))
+            async with subscribed(url, token, since=start) as stream:
+                await stream.next()
+                cursor = await read_until(stream, 100)
+            await heard.until("event", 200)
+        async with hub_at(home, free_port) as (hub, url), ScriptedRunner(hub, info=info, logs=logs) as runner:
+            await runner.say(session, *map(said, range(200, 300)))
+            assert (await heard.until("ready", 2))["resume"] == "ok"
+            await runner.say(session, *map(said, range(300, 400)))
+            async with subscribed(url, token, {"Last-Event-ID": str(cursor)}) as stream:
+                assert (await stream.next())[2]["resume"] == "ok"
+                await read_until(stream, 400)
+            assert read == list(range(1, 401))
+            while seqs(heard.events)[-1] != 400:
+                await heard.until("event", len(heard.events) + 1)
+            assert seqs(heard.events) == list(range(1, 401))
+            cursors = [int(event["cursor"].rpartition("-")[2]) for event in heard.events if "cursor" in event]
+            assert cursors == sorted(set(cursors))
+
+
+async def test_a_client_sees_a_session_live(home: Path) -> None:
+    async with (
+        hub_at(home) as (hub, url),
+        ScriptedRunner(hub) as runner,
+        ScriptedRunner(hub, "theirs") as foreign,
+        python(url, "websocket", {"token": await signed_in(hub)}) as heard,
+    ):
+        await heard.until("ready")
+        session = await create(hub, runner)
+        other = await create(hub, foreign)
+        await foreign.say(other, said(1))
+        await runner.stream(session, Delta(message_id="m1", kind=DeltaKind.MESSAGE, text="te"))
+        await runner.say(session, said(1))
+        await hub.sessions.delete(caller(), session)
+        while "session-removed" not in {event["type"] for event in heard.events}:
+            await heard.until("event", len(heard.events) + 1)
+        told = [event for event in heard.events if event.get("sessionId") == session]
+        assert [event["type"] for event in told if event["type"] != "session-updated"] == [
+            "session-added", "message-delta", "message-received", "session-removed",
+        ]  # fmt: skip
+        assert {event["namespace"] for event in heard.events} == {"default"}
+
+
+async def test_who_is_online_is_told_to_who_is_online(home: Path) -> None:
+    def emails(event: dict[str, Any]) -> list[str]:
+        return [user["email"] for user in event["users"]]
+
+    async with hub_at(home) as (hub, url):
+        anns = await signed_in(hub, email="ann@example.com", client_id="c1", device_type="phone")
+        bobs = await signed_in(hub, email="bob@example.com", client_id="c2")
+        async with python(url, "websocket", {"token": anns, "types": ["online-users-changed"]}) as ann:
+            assert emails(await ann.until("event")) == ["ann@example.com"]
+            async with subscribed(url, bobs) as stream:
+                await stream.next()
+                assert emails(await ann.until("event", 2)) == ["ann@example.com", "bob@example.com"]
+                assert emails((await stream.next())[2]) == ["ann@example.com", "bob@example.com"]
+            assert emails(await ann.until("event", 3)) == ["ann@example.com"]
+
+
+async def test_a_minted_token_is_renewed_and_revoked(home: Path) -> None:
+    async with hub_at(home) as (hub, url):
+        minted = await hub.tokens.create(caller(), NewToken(label="reader", scopes=["read"]))
+        token = await signed_in(hub, minted.secret)
+        async with javascript(url, "websocket", {"token": token}) as heard, subscribed(url, token) as stream:
+            await heard.until("ready")
+            await stream.next()
+            heard.tell("call", "auth", {"token": await signed_in(hub, minted.secret)})
+            assert (await heard.until("answer"))["ok"] is True
+            heard.tell("call", "auth", {"token": await signed_in(hub)})
+            assert (await heard.until("answer", 2))["error"]["code"] == "forbidden"
+            await hub.tokens.revoke(caller(), minted.token.id)
+            assert (await heard.until("closed"))["code"] == "unauthorized"
+            while (await stream.next())[0] != "closed":
+                continue
+            heard.tell("connect")
+            assert (await heard.until("connect_error"))["data"]["code"] == "unauthorized"

@@ -1,0 +1,142 @@
+"""What we write directly never overtakes what Engine.IO's writer holds, nor the other way round."""
+
+import asyncio
+import json
+
+import httpx
+
+from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.peer import Peer
+from farsteer.faces.events.realtime import Realtime
+from tests.faces.events.fake_hub import FakeHub
+from tests.faces.events.raw import raw_client, raw_websocket
+from tests.faces.events.serving import serving
+from tests.support.eventually import eventually
+
+TEXT = "x" * 500
+PREFIX = "42/events,"
+
+
+def only_peer(realtime: Realtime) -> Peer:
+    (peer,) = realtime.socketio.eio.peers.values()
+    return peer
+
+
+def payloads(packets: list[str]) -> list[object]:
+    events = [json.loads(packet.removeprefix(PREFIX)) for packet in packets if packet.startswith(PREFIX)]
+    return [value["message"] for name, value in events if name == "event"]
+
+
+async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> None:
+    fake = FakeHub()
+    token = fake.tokens.issue()
+    numbers = iter(range(1_000_000))
+
+    def publish(count: int) -> int:
+        found = [next(numbers) for _ in range(count)]
+        fake.publish(*([number, TEXT] for number in found))
+        return found[-1]
+
+    async with (
+        serving(fake.hub, Limits(soft=16 * 1024, hard=1 << 30)) as (realtime, url),
+        raw_client(url, {"token": token}) as raw,
+    ):
+        peer = only_peer(realtime)
+        await raw.event()
+        await eventually(lambda: peer._queue.idle)
+        # Direct until the client is behind. Then its acks wait in the queue, and the writer holds the first of them.
+        publish(1000)
+        await eventually(lambda: peer.behind)
+        assert peer._queue.idle
+        for id in range(5):
+            raw.say(f'42/events,{id}["auth",{json.dumps({"token": token})}]')
+            await eventually(lambda: fake.tokens.verified == id + 2)  # noqa: B023
+            assert not peer._queue.idle
+            publish(200)
+            await asyncio.sleep(0)
+        last = publish(1)
+        assert peer._queue.qsize() > 900
+        heard: list[str] = []
+        async with asyncio.timeout(10):
+            while f"[{last}," not in (heard or [""])[-1]:
+                heard.append(await raw.hear())
+        assert payloads(heard) == [[number, TEXT] for number in range(last + 1)]
+        acks = [(index, text) for index, text in enumerate(heard) if text.startswith("43")]
+        assert [text[10] for _, text in acks] == ["0", "1", "2", "3", "4"]
+        assert acks[0][0] == 1000
+        # The queue is drained: direct again.
+        await eventually(lambda: peer._queue.idle)
+        publish(3)
+        for _ in range(3):
+            await raw.event()
+        assert peer._queue.idle
+
+
+async def test_events_at_every_step_of_an_upgrade() -> None:
+    """The poll that waits, the probe, the poll that ends, the upgrade, the first moment after it."""
+    fake = FakeHub()
+    numbers = iter(range(1000))
+    heard: list[str] = []
+
+    def publish() -> None:
+        fake.publish(next(numbers))
+
+    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+        path = "/socket.io/?EIO=4&transport=polling"
+        sid = json.loads((await http.get(path)).text[1:])["sid"]
+        path += f"&sid={sid}"
+        await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
+        heard += (await http.get(path)).text.split("\x1e")
+        publish()
+        heard += (await http.get(path)).text.split("\x1e")
+        poll = asyncio.create_task(http.get(path))
+        async with raw_websocket(url, f"&sid={sid}") as raw:
+            publish()
+            raw.say("2probe")
+            publish()
+            assert await raw.hear() == "3probe"
+            publish()
+            heard += (await poll).text.split("\x1e")
+            publish()
+            await asyncio.sleep(0)
+            assert (await http.get(path)).text == "6"
+            publish()
+            raw.say("5")
+            publish()
+            await eventually(lambda: only_peer(realtime).socket.upgraded)
+            publish()
+            await eventually(lambda: only_peer(realtime)._queue.idle)
+            publish()
+            async with asyncio.timeout(5):
+                while len(payloads(heard)) < 9:
+                    heard.append(await raw.hear())
+    assert payloads(heard) == list(range(9))
+
+
+async def test_a_failed_upgrade_leaves_the_polling_client_as_it_was() -> None:
+    fake = FakeHub()
+    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+        path = "/socket.io/?EIO=4&transport=polling"
+        sid = json.loads((await http.get(path)).text[1:])["sid"]
+        path += f"&sid={sid}"
+        await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
+        await http.get(path)
+        async with raw_websocket(url, f"&sid={sid}"):
+            await eventually(lambda: only_peer(realtime).socket.upgrading)
+        await eventually(lambda: not only_peer(realtime).socket.upgrading)
+        fake.publish("still here")
+        assert payloads((await http.get(path)).text.split("\x1e")) == ["still here"]
+
+
+async def test_a_second_websocket_for_the_same_client_is_refused() -> None:
+    fake = FakeHub()
+    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+        sid = json.loads((await http.get("/socket.io/?EIO=4&transport=polling")).text[1:])["sid"]
+        async with raw_websocket(url, f"&sid={sid}"):
+            await eventually(lambda: only_peer(realtime).socket.upgrading)
+            headers = {
+                "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+                "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            }  # fmt: skip
+            second = await http.get(f"/socket.io/?EIO=4&transport=websocket&sid={sid}", headers=headers)
+            assert second.status_code == 403

@@ -1,0 +1,196 @@
+"""A client that was away, or too slow, goes on where it was: nothing missing, nothing twice."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from farsteer.faces.events.limits import Limits
+from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
+from tests.faces.events.fake_hub import FakeHub
+from tests.faces.events.raw import raw_client
+from tests.faces.events.serving import serving
+from tests.support.eventually import eventually
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_from_a_cursor_to_live_while_events_go_on(client: str, transport: str) -> None:
+    fake = FakeHub()
+    fake.publish(*range(1000))
+    numbers = iter(range(1000, 100_000))
+    # Published in the middle of each reading, before and after its snapshot.
+    fake.store.before_read = lambda: fake.publish(next(numbers), next(numbers))
+    fake.store.after_read = lambda: fake.publish(next(numbers))
+    auth = {"token": fake.tokens.issue(), "since": "e1-100"}
+    async with serving(fake.hub) as (_, url), CLIENTS[client](url, transport, auth) as heard:
+        assert (await heard.until("ready"))["resume"] == "ok"
+        await heard.until("event", 900)
+        last = next(numbers)
+        fake.publish(last)
+        assert await heard.until_number(last) == list(range(100, last + 1))
+        assert heard.log.index(("ready", heard.of("ready")[0])) < heard.log.index(("event", heard.events[0]))
+
+
+@pytest.mark.parametrize("since", ["e1-11", "e2-5", "-", "", "nonsense", "e1-999999999999999999999", "e1-"])
+async def test_a_cursor_the_hub_cannot_serve_is_a_gap(since: str) -> None:
+    fake = FakeHub()
+    fake.publish(*range(10))
+    auth = {"token": fake.tokens.issue(), "since": since}
+    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as heard:
+        ready = await heard.until("ready")
+        assert (ready["resume"], ready["cursor"]) == ("gap", "e1-10")
+        fake.publish(10)
+        assert await heard.until_number(10) == [10]
+
+
+async def test_a_cursor_below_what_is_kept_is_a_gap() -> None:
+    fake = FakeHub()
+    fake.publish(*range(10))
+    fake.store.lowest = 5
+    async with serving(fake.hub) as (_, url):
+        token = fake.tokens.issue()
+        async with python(url, "websocket", {"token": token, "since": "e1-4"}) as heard:
+            assert (await heard.until("ready"))["resume"] == "gap"
+        async with python(url, "websocket", {"token": token, "since": "e1-5"}) as heard:
+            assert (await heard.until("ready"))["resume"] == "ok"
+            assert await heard.until_number(9) == [5, 6, 7, 8, 9]
+
+
+async def test_filters_apply_to_the_past_and_to_the_present() -> None:
+    fake = FakeHub()
+    other = "22222222-2222-4222-8222-222222222222"
+
+    def publish(number: int) -> None:
+        fake.publish(number)
+        fake.publish(-number, subject=other)
+        fake.publish({"title": number}, type="session-updated")
+        fake.publish({"title": number}, type="session-updated", subject=other)
+
+    for number in range(1, 301):
+        publish(number)
+    auth: dict[str, Any] = {"token": fake.tokens.issue(), "since": "e1-0"}
+    async with serving(fake.hub) as (_, url):
+        session = {**auth, "sessionId": other, "types": ["message-received"]}
+        types = {**auth, "types": ["session-updated"]}
+        async with (
+            python(url, "websocket", session) as of_session,
+            python(url, "websocket", types) as of_type,
+        ):
+            await of_session.until("event", 300)
+            await of_type.until("event", 600)
+            publish(301)
+            assert await of_session.until_number(-301) == [-number for number in range(1, 302)]
+            await of_type.until("event", 602)
+            assert {event["type"] for event in of_type.events} == {"session-updated"}
+            assert len(of_type.events) == 602
+
+
+async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_go_on() -> None:
+    fake = FakeHub()
+    token = fake.tokens.issue()
+    limits = Limits(soft=32 * 1024, hard=256 * 1024)
+    text = "x" * 1000
+    async with (
+        serving(fake.hub, limits) as (realtime, url),
+        python(url, "websocket", {"token": token}) as other,
+    ):
+        async with raw_client(url, {"token": token}) as slow:
+            assert (await slow.event())[0] == "ready"
+            await other.until("ready")
+            peers = tuple(realtime.socketio.eio.peers.values())
+            most = 0
+            count = 0
+            while fake.metrics.clients_cut == 0:
+                fake.publish([count, text], [count + 1, text])
+                count += 2
+                await asyncio.sleep(0)
+                most = max(most, *(peer.buffered for peer in peers))
+                assert count < 5000
+            assert most < limits.hard + 16 * 1024
+            fake.publish([count, text])
+            await eventually(lambda: len(realtime.subscriptions) == 1)
+            # What was on its way still arrives, then the connection ends.
+            last = None
+            try:
+                while True:
+                    _, event = await slow.event()
+                    last = event
+            except (EOFError, ConnectionError):
+                assert last is not None
+        await other.until("event", count + 1)
+        assert [number for number, _ in other.numbers] == list(range(count + 1))
+        await eventually(lambda: len(realtime.socketio.eio.peers) == 1)
+        async with raw_client(url, {"token": token, "since": last["cursor"]}) as again:
+            assert (await again.event())[1]["resume"] == "ok"
+            for number in range(last["message"][0] + 1, count + 1):
+                assert (await again.event())[1]["message"][0] == number
+        assert fake.metrics.clients_cut == 1
+
+
+async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
+    import json
+
+    import httpx
+
+    fake = FakeHub()
+    limits = Limits(soft=32 * 1024, hard=256 * 1024)
+    async with serving(fake.hub, limits) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+        path = "/socket.io/?EIO=4&transport=polling"
+        sid = json.loads((await http.get(path)).text[1:])["sid"]
+        path += f"&sid={sid}"
+        await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
+        await http.get(path)
+        for number in range(400):
+            fake.publish([number, "x" * 1000])
+            await asyncio.sleep(0)
+        assert fake.metrics.clients_cut == 1
+        await eventually(lambda: not realtime.socketio.eio.peers and not realtime.socketio.eio.sockets)
+        assert (await http.get(path)).status_code == 400
+        assert fake.metrics.clients == 0
+
+
+async def test_a_slow_client_that_catches_up_is_never_sent_more_than_it_reads() -> None:
+    fake = FakeHub()
+    fake.publish(*([number, "x" * 1000] for number in range(3000)))
+    limits = Limits(soft=32 * 1024, hard=256 * 1024, page=50)
+    auth = {"token": fake.tokens.issue(), "since": "e1-0"}
+    async with serving(fake.hub, limits) as (realtime, url), raw_client(url, auth) as slow:
+        await slow.event()
+        (peer,) = realtime.socketio.eio.peers.values()
+        await eventually(lambda: peer.behind)
+        for number in range(3000):
+            assert (await slow.event())[1]["message"][0] == number
+            assert peer.buffered < 160 * 1024
+            if number % 10 == 0:
+                fake.publish([3000 + number // 10, "x" * 1000])
+        for number in range(3000, 3300):
+            assert (await slow.event())[1]["message"][0] == number
+        assert fake.metrics.clients_cut == 0
+
+
+async def test_a_client_that_stalls_while_it_catches_up_is_cut_off() -> None:
+    fake = FakeHub()
+    fake.publish(*([number, "x" * 1000] for number in range(3000)))
+    limits = Limits(soft=32 * 1024, hard=256 * 1024, page=50, stall=0.1)
+    auth = {"token": fake.tokens.issue(), "since": "e1-0"}
+    async with serving(fake.hub, limits) as (realtime, url), raw_client(url, auth):
+        await eventually(lambda: fake.metrics.clients_cut == 1)
+        await eventually(lambda: not realtime.socketio.eio.peers)
+
+
+async def test_the_javascript_client_comes_back_by_itself_and_resumes() -> None:
+    fake = FakeHub()
+    async with serving(fake.hub) as (realtime, url):
+        auth = {"token": fake.tokens.issue(), "since": "e1-0", "follow": True}
+        async with javascript(url, "websocket", auth) as heard:
+            await heard.until("ready")
+            fake.publish(*range(50))
+            await heard.until_number(49)
+            (peer,) = realtime.socketio.eio.peers.values()
+            peer.cut()
+            fake.publish(*range(50, 100))
+            await heard.until("ready", 2)
+            fake.publish(100)
+            assert await heard.until_number(100) == list(range(101))
+            assert heard.of("disconnect") == ["transport close"]
