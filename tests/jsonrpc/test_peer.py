@@ -13,7 +13,7 @@ import pytest
 from farsteer.core.errors import NotFound
 from farsteer.core.lines import Line
 from farsteer.jsonrpc import peer as peer_module
-from farsteer.jsonrpc.errors import Disconnected, RpcError, unknown_method
+from farsteer.jsonrpc.errors import PeerDisconnected, RpcError, unknown_method
 from farsteer.jsonrpc.messages import Request
 from farsteer.jsonrpc.peer import Peer
 from tests.support.eventually import eventually
@@ -252,10 +252,10 @@ async def test_when_the_other_end_goes_nobody_waits_any_more() -> None:
         await handler.began.wait()
         asked = asyncio.create_task(peer.call("fs/read_text_file", {}))
         await road.until(1)
-    with pytest.raises(Disconnected):
+    with pytest.raises(PeerDisconnected):
         await asked
     assert [message["id"] for message in road.sent if "error" in message] == [1]
-    with pytest.raises(Disconnected):
+    with pytest.raises(PeerDisconnected):
         await peer.call("again")
 
 

@@ -1,4 +1,4 @@
-"""Errors as JSON-RPC has them."""
+"""JSON-RPC errors: every code that ACP and Droid use, and the exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,28 @@ from farsteer.core.errors import (
     Unprocessable,
 )
 
+# JSON-RPC 2.0
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
+
+# Agent Client Protocol
 AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
-CANCELLED = -32800
+REQUEST_CANCELLED = -32800
+
+# Droid's stream-jsonrpc
+SESSION_NOT_FOUND = -32004
+DISCONNECTED = -32005
 
 
 class RpcError(Exception):
-    """What a request is answered with, or was."""
+    """An error response, received or to be sent.
+
+    A handler raises it to refuse a request; `Peer.call` raises it when the other side refuses one.
+    """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -40,19 +50,19 @@ class RpcError(Exception):
         return body if self.data is None else {**body, "data": self.data}
 
 
-class Disconnected(RpcError):
-    """The other end is gone; there will be no answer."""
+class PeerDisconnected(RpcError):
+    """The connection closed before the response arrived."""
 
     def __init__(self) -> None:
-        super().__init__(INTERNAL_ERROR, "the other end is gone")
+        super().__init__(INTERNAL_ERROR, "the connection is closed")
 
 
 def unknown_method(method: str) -> RpcError:
-    return RpcError(METHOD_NOT_FOUND, f"there is no method {method!r}", {"method": method})
+    return RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}", {"method": method})
 
 
 def rpc_error(error: FarsteerError) -> RpcError:
-    """One of ours, for the other end. Its stable code travels along."""
+    """Translate a Farsteer error. Its stable code is sent as `data.code`; details of internal errors are not sent."""
     match error:
         case Unauthorized() | Forbidden():
             code = AUTH_REQUIRED

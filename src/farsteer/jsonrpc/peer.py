@@ -18,10 +18,10 @@ from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import Line
 from farsteer.core.wire import encode
 from farsteer.jsonrpc.errors import (
-    CANCELLED,
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    Disconnected,
+    REQUEST_CANCELLED,
+    PeerDisconnected,
     RpcError,
     rpc_error,
 )
@@ -122,14 +122,14 @@ class Peer:
         self._closed = True
         for call in [*self._calls.values()]:
             if not call.answer.done():
-                call.answer.set_exception(Disconnected())
+                call.answer.set_exception(PeerDisconnected())
         answering = [*self._answering.values()]
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)
         await self._lanes.close()
         for id in self._waiting:
-            self._refuse(id, Disconnected())
+            self._refuse(id, PeerDisconnected())
         self._waiting.clear()
         self._silent = True
         await self.flushed()
@@ -150,7 +150,7 @@ class Peer:
         id = next(self._ids)
         call = _Call(session)
         if self._closed:
-            call.answer.set_exception(Disconnected())
+            call.answer.set_exception(PeerDisconnected())
         else:
             self._calls[id] = call
             self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
@@ -240,7 +240,7 @@ class Peer:
     async def _begin(self, request: Request) -> None:
         """In its place in the order; how long it takes holds nothing up."""
         if self._waiting.pop(request.id):
-            self._refuse(request.id, RpcError(CANCELLED, "the request was cancelled"))
+            self._refuse(request.id, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
             return
         task = asyncio.get_running_loop().create_task(self._answer(request))
         self._answering[request.id] = task
@@ -250,14 +250,14 @@ class Peer:
     def _never_began(self, id: Id) -> None:
         """A task that is cancelled before its first step answers nothing by itself."""
         if self._answering.pop(id, None) is not None:
-            self._refuse(id, RpcError(CANCELLED, "the request was cancelled"))
+            self._refuse(id, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
 
     async def _answer(self, request: Request) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
         try:
             answer["result"] = await self._handler.request(request.method, request.params)
         except asyncio.CancelledError:
-            answer["error"] = RpcError(CANCELLED, "the request was cancelled").body
+            answer["error"] = RpcError(REQUEST_CANCELLED, "the request was cancelled").body
         except RpcError as error:
             answer["error"] = error.body
         except FarsteerError as error:

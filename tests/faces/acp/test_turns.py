@@ -154,7 +154,7 @@ async def test_what_was_said_just_before_the_end_is_answered(editors: Editors, s
         session = (await editor.new(stack.directory()))["sessionId"]
         running = editor.start(session, "slow 1000")
         await editor.until_update("agent_message_chunk")
-    with pytest.raises(Exception, match=r"cancelled|gone"):
+    with pytest.raises(Exception, match=r"cancelled|closed"):
         await running
     account = await stack.sign_in()
     assert (await account.session(session))["status"] == "working"

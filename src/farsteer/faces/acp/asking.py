@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
-from farsteer.jsonrpc.errors import CANCELLED, Disconnected, RpcError
+from farsteer.jsonrpc.errors import REQUEST_CANCELLED, PeerDisconnected, RpcError
 from farsteer.jsonrpc.messages import fields
 from farsteer.jsonrpc.peer import Peer
 
@@ -43,13 +43,13 @@ class Desk:
                 try:
                     return await self._by_form(name, approval)
                 except RpcError as error:
-                    if isinstance(error, Disconnected):
+                    if isinstance(error, PeerDisconnected):
                         raise
                     _log.warning("the editor shows no form: %s", error.message)
             return await self._by_options(name, approval)
         except RpcError as error:
             # Who has gone, or was told to forget it, has decided nothing.
-            if isinstance(error, Disconnected) or error.code == CANCELLED:
+            if isinstance(error, PeerDisconnected) or error.code == REQUEST_CANCELLED:
                 return None
             return Deny(message=f"the editor could not ask: {error.message}")
 
