@@ -79,7 +79,7 @@ class MortalWriter(Writer):
 class MortalReaders(Readers):
     def crash(self) -> None:
         self._closed = True
-        self._end()
+        self._shut_down()
 
 
 class InlineReaders(Readers):
@@ -94,4 +94,4 @@ class InlineReaders(Readers):
 
     def crash(self) -> None:
         self._closed = True
-        self._end()
+        self._shut_down()

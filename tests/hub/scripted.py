@@ -161,7 +161,7 @@ class ScriptedRunner:
         """Append events to a log, send them with the state after them, and wait for the acknowledgement."""
         log = self.logs[session_id]
         items = [log.add(event) for event in events]
-        await self.send(Events(session=session_id, items=items, state=log.state))
+        await self.send(Events(session=session_id, entries=items, state=log.state))
         if ack:
             await self.until(lambda: self.acked.get(session_id, 0) >= log.state.seq)
 

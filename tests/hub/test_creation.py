@@ -106,7 +106,7 @@ async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_la
     assert (await creating).status == 409
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
         assert again.welcome is not None
-        assert again.welcome.unknown == list(runner.logs)
+        assert again.welcome.deleted == list(runner.logs)
 
 
 async def test_a_creation_that_takes_too_long_is_ended_on_the_machine_too(

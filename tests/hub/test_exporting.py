@@ -162,7 +162,7 @@ async def test_an_entry_is_one_line_however_a_runner_wrote_it(
     item = log.add(ev.AgentMessage(message_id="1", text="a\nb"))
     spread = json.dumps(json.loads(bytes(item.body)), indent=2).encode()
     await runner.send(
-        Events(session=session_id, items=[EncodedEntry(item.seq, item.kind, msgspec.Raw(spread))])
+        Events(session=session_id, entries=[EncodedEntry(item.seq, item.kind, msgspec.Raw(spread))])
     )
     await runner.until(lambda: runner.acked.get(session_id) == item.seq)
     _, entry = await lines(hub, session_id)

@@ -154,7 +154,7 @@ async def test_an_adopted_history_is_there_when_the_session_is(hub: Hub, runner:
     await runner.ping()
     assert not creating.done(), "the answer waits for the history to be stored"
     for first in range(0, 500, 100):
-        await runner.send(Events(session=session_id, items=log.items[first : first + 100], state=None))
+        await runner.send(Events(session=session_id, entries=log.items[first : first + 100], state=None))
     creation = await creating
     assert creation.status == 200
     view = await hub.sessions.get(ME, session_id)

@@ -113,12 +113,12 @@ async def test_a_gap_ends_the_link_and_the_next_one_is_told_where_to_continue(
     log = runner.logs[session_id]
     log.add(ev.AgentMessage(message_id="2", text="lost on the way"))
     third = log.add(ev.AgentMessage(message_id="3", text="x"))
-    await runner.send(Events(session=session_id, items=[third]))
+    await runner.send(Events(session=session_id, entries=[third]))
     await runner.ended()
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {session_id: 1}
-        await again.send(Events(session=session_id, items=log.items[1:], state=log.state))
+        await again.send(Events(session=session_id, entries=log.items[1:], state=log.state))
         await again.until(lambda: again.acked.get(session_id) == 3)
 
 
@@ -132,8 +132,8 @@ async def test_a_reconnecting_runner_hears_which_sessions_are_gone(hub: Hub) -> 
     async with ScriptedRunner(hub, info=runner.info, logs=logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {kept: 1}
-        assert again.welcome.unknown == [deleted]
-        assert again.welcome.strangers == [stranger], "what we never had is not ours to end"
+        assert again.welcome.deleted == [deleted]
+        assert again.welcome.foreign == [stranger], "what we never had is not ours to end"
 
 
 async def test_events_of_a_deleted_session_are_answered_with_its_end(
@@ -187,7 +187,7 @@ async def test_a_runner_writes_only_its_own_sessions(
         log = Log(session_id)
         async with ScriptedRunner(hub, namespace, logs={session_id: log}) as other:
             assert other.welcome is not None
-            assert other.welcome.strangers == [session_id]
+            assert other.welcome.foreign == [session_id]
             await other.stream(session_id, delta)
             await other.say(session_id, ev.Notice(text="forged"), ack=False)
             await other.ping()
@@ -232,7 +232,7 @@ async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_not
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     garbage = EncodedEntry(1, "queue_update", msgspec.Raw(b'{"id":1}'))
-    await runner.send(Events(session=session_id, items=[garbage]))
+    await runner.send(Events(session=session_id, entries=[garbage]))
     await runner.ended()
     assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
 
@@ -241,7 +241,7 @@ async def test_what_would_cut_off_every_listener_is_not_passed_on(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     poison = EncodedEntry(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
-    await runner.send(Events(session=session_id, items=[poison]))
+    await runner.send(Events(session=session_id, entries=[poison]))
     await runner.ended()
     assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
 

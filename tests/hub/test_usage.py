@@ -41,7 +41,7 @@ async def spend_on(runner: ScriptedRunner, session_id: str, at: int, update: ev.
     seq = log.state.seq
     entry = Entry(id=f"{session_id}:{seq}", seq=seq, role=Role.AGENT, created_at=at, content=update)
     log.items[-1] = EncodedEntry(seq, "usage_update", msgspec.Raw(encode(entry)))
-    await runner.send(Events(session=session_id, items=log.items[-1:], state=log.state))
+    await runner.send(Events(session=session_id, entries=log.items[-1:], state=log.state))
     await runner.until(lambda: runner.acked.get(session_id, 0) >= seq)
 
 
@@ -75,7 +75,7 @@ async def test_what_arrives_twice_is_counted_once(hub: Hub, runner: ScriptedRunn
     log = runner.logs[session_id]
     log.add(used(1))
     for _ in range(2):
-        await runner.send(Events(session=session_id, items=[*log.items], state=log.state))
+        await runner.send(Events(session=session_id, entries=[*log.items], state=log.state))
     await runner.ping()
     await runner.until(lambda: runner.acked[session_id] == log.state.seq)
     await runner.ping()
@@ -129,7 +129,7 @@ async def test_what_a_deleted_session_spent_stays_without_its_name(
     assert (left.key, left.output_tokens, left.turns) == (None, 22, 2)
     with pytest.raises(NotFound):
         await hub.usage.report(ME, session_id=session_id)
-    await runner.send(Events(session=session_id, items=[runner.logs[session_id].add(used(5))]))
+    await runner.send(Events(session=session_id, entries=[runner.logs[session_id].add(used(5))]))
     await runner.ping()
     assert (await hub.usage.report(ME)).total == before.total, "a late writer spends nothing"
 
@@ -205,7 +205,7 @@ async def test_what_a_conversation_used_before_it_was_adopted_is_not_counted(
         assert reply is not None
         log = runner.logs[call.session]
         log.add(used(1000, turn=None))
-        runner.early = Events(session=call.session, items=log.items, state=log.state)  # pyright: ignore[reportAttributeAccessIssue]
+        runner.early = Events(session=call.session, entries=log.items, state=log.state)  # pyright: ignore[reportAttributeAccessIssue]
         return msgspec.structs.replace(reply, state=log.state, seq=log.state.seq)
 
     runner.answers[Create] = adopted

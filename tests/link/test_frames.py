@@ -31,7 +31,7 @@ ITEM = QueueItem(id="i", text="hello", created_at=1)
     "message",
     [
         Hello(machine=MachineInfo(id="m", host="h", platform="linux", version="1"), sessions={"s": 3}),
-        Events(session="s", items=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(b'{"seq":1}'))]),
+        Events(session="s", entries=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(b'{"seq":1}'))]),
         Reply(id=7, error=ErrorRecord(code=ErrorCode.AGENT_DIED, message="gone", status=422)),
         Ping(),
     ],
@@ -44,7 +44,7 @@ def test_what_a_runner_writes_the_hub_reads(message: ToHub) -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Welcome(acked={"s": 3}, unknown=["t"]),
+        Welcome(acked={"s": 3}, deleted=["t"]),
         Ack(session="s", seq=4),
         Call(id=1, session="s", command=Send(item=ITEM)),
         Refused(reason="no"),
@@ -59,12 +59,12 @@ def test_what_the_hub_writes_a_runner_reads(message: ToRunner) -> None:
 def test_an_event_travels_as_the_bytes_it_was_encoded_to() -> None:
     body = b'{"seq":1,  "text":"\xc3\xa9"}'
     frame = frames.encode_frame(
-        Events(session="s", items=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(body))])
+        Events(session="s", entries=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(body))])
     )
     assert body in frame
     read = frames.decode_at_hub(frame)
     assert isinstance(read, Events)
-    assert bytes(read.items[0].body) == body
+    assert bytes(read.entries[0].body) == body
 
 
 @pytest.mark.parametrize(

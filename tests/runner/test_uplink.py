@@ -40,14 +40,14 @@ class Hub:
     async def welcome(
         self,
         acked: dict[str, int] | None = None,
-        unknown: list[str] | None = None,
-        strangers: list[str] | None = None,
+        deleted: list[str] | None = None,
+        foreign: list[str] | None = None,
     ) -> Peer:
         async with asyncio.timeout(SECONDS):
             link = await self.links.get()
             hello = await link.receive()
         assert isinstance(hello, Hello)
-        await link.send(Welcome(acked=acked or {}, unknown=unknown or [], strangers=strangers or []))
+        await link.send(Welcome(acked=acked or {}, deleted=deleted or [], foreign=foreign or []))
         return Peer(link, hello)
 
 
@@ -64,7 +64,7 @@ class Peer:
         async with asyncio.timeout(SECONDS):
             message = await self.link.receive()
         if isinstance(message, Events):
-            self.seqs += [item.seq for item in message.items]
+            self.seqs += [item.seq for item in message.entries]
             self.state = message.state or self.state
         elif isinstance(message, Deltas):
             self.deltas += message.deltas
@@ -95,7 +95,7 @@ class Station:
         return Reply(id=call.id)
 
     async def welcomed(self, welcome: Welcome) -> None:
-        self.forgotten += welcome.unknown
+        self.forgotten += welcome.deleted
 
     async def write(self, count: int, size: int = 10) -> None:
         for _ in range(count):
@@ -241,7 +241,7 @@ async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(
     while not told or told[-1][0] < 7:
         message = await peer.take()
         assert isinstance(message, Events)
-        for item in message.items:
+        for item in message.entries:
             event = decode_entry(bytes(item.body)).content
             assert isinstance(event, ev.Notice)
             told.append((item.seq, event.code))
@@ -249,7 +249,7 @@ async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(
 
 
 async def test_a_session_the_hub_does_not_have_is_forgotten(station: Station) -> None:
-    await station.hub.welcome(unknown=[SESSION])
+    await station.hub.welcome(deleted=[SESSION])
     await eventually(lambda: bool(station.forgotten))
     assert station.forgotten == [SESSION]
 
@@ -276,7 +276,7 @@ async def test_a_memory_link_closes_both_ends() -> None:
 
 async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(station: Station) -> None:
     await station.write(2)
-    peer = await station.hub.welcome(strangers=[SESSION])
+    peer = await station.hub.welcome(foreign=[SESSION])
     await station.uplink.connected.wait()
     await station.write(1)
     await peer.link.send(Call(id=1, session="", command=commands.ListConversations(agent="demo")))

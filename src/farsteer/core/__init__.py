@@ -1,1 +1,1 @@
-"""The domain: pure values and decisions, no I/O and no asyncio."""
+"""The domain: immutable values and pure functions. No I/O and no asyncio."""

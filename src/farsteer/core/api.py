@@ -1,6 +1,6 @@
-"""The bodies of the REST API, shared by the face that serves it and the SDK that calls it.
+"""Request and response bodies of the REST API, used by the server and by the SDK.
 
-Requests refuse unknown fields by name; responses may gain fields.
+A request with an unknown field is refused. A response may gain fields in a later version.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Path = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class RequestBody(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    pass
+    """Base of request bodies."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class ResponseBody(Struct, frozen=True, rename="camel"):
-    """Every field is always present, so that a reader never has to guess a default."""
+    """Base of response bodies. Every field is always present, so clients need no defaults."""
 
 
 class AuthRequest(RequestBody):
@@ -108,7 +108,7 @@ Value = Annotated[str, Meta(max_length=100_000)]
 
 
 class NewMcpServer(RequestBody):
-    """A server of tools for the agent. `env` and `headers` are given to the agent's machine and shown to nobody."""
+    """An MCP server for the agent. `env` and `headers` are sent to the runner only and never returned to a client."""
 
     name: Name
     type: McpTransport = McpTransport.STDIO
@@ -168,13 +168,13 @@ class SessionNotCreated(
     message: str
     logs: list[LogLineView]
     details: dict[str, Any] | None = None
-    """What an error body would have there: the session that has the conversation already."""
+    """For an import: `session` is the id of the session that already has this conversation."""
 
 
 class ForkedFrom(ResponseBody):
     session_id: str
     seq: int
-    """The last entry of that session that was taken over."""
+    """The last entry that was copied from that session."""
 
 
 class SessionView(ResponseBody):
@@ -185,9 +185,9 @@ class SessionView(ResponseBody):
     directory: str
     status: SessionStatus
     active: bool
-    """A process runs and its machine is reachable."""
+    """True if the agent's process runs and its machine is reachable."""
     thinking: bool
-    """A turn runs."""
+    """True while a turn runs."""
     title: str | None
     created_at: int
     updated_at: int
@@ -210,11 +210,11 @@ class SessionView(ResponseBody):
     permission_timeout: float | None
     forked_from: ForkedFrom | None = None
     mcp_servers: tuple[str, ...] = ()
-    """The names of the servers of tools that it was begun with."""
+    """Names of the MCP servers given at creation."""
     additional_directories: tuple[str, ...] = ()
 
     def state(self) -> SessionState:
-        """As much of the session's state as a client sees, for faces that follow its log from here."""
+        """Return the part of the session's state that clients can see. Faces apply later log entries to it."""
         return SessionState(
             id=self.id, agent=self.agent, directory=self.directory, status=self.status, seq=self.seq, title=self.title,
             permission_mode=self.permission_mode, model=self.model, effort=self.model_reasoning_effort,
@@ -270,7 +270,7 @@ class MessageAccepted(ResponseBody):
     local_id: str | None
     state: ItemState
     position: int
-    """How many messages of this session are before it."""
+    """The number of messages of this session that come before it."""
 
 
 class ClearMessages(RequestBody):
@@ -355,7 +355,7 @@ class NewToken(RequestBody):
     namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     scopes: list[ScopeName] | None = None
     expires_in: Annotated[int, Meta(ge=60)] | None = None
-    """Seconds; None: until revoked."""
+    """Lifetime in seconds, or None for a token that is valid until it is revoked."""
 
 
 class TokenView(ResponseBody):
@@ -371,7 +371,7 @@ class TokenView(ResponseBody):
 class TokenCreated(ResponseBody):
     token: TokenView
     secret: str
-    """Shown this once; only its hash is stored."""
+    """The access token. It is returned only here; the hub stores its hash."""
 
 
 class TokensResponse(ResponseBody):
@@ -400,7 +400,7 @@ UsageGrouping = Literal["day", "model", "session", "agent", "machine", "turn"]
 
 class UsageTotal(ResponseBody):
     turns: int
-    """Turns that used something, each on the day it began."""
+    """The number of turns that used tokens. A turn counts on the day it began."""
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int
@@ -410,7 +410,7 @@ class UsageTotal(ResponseBody):
 
 class UsageGroup(ResponseBody):
     key: str | None
-    """A day (UTC), or what was grouped by; None: a model nobody named, or sessions that are deleted."""
+    """The day (UTC) or the id of the group. None stands for an unnamed model or for deleted sessions."""
     turns: int
     input_tokens: int
     output_tokens: int
@@ -422,7 +422,7 @@ class UsageGroup(ResponseBody):
 class UsageResponse(ResponseBody):
     groups: list[UsageGroup]
     total: UsageTotal
-    """Of everything that was asked for, also where `groups` are cut off."""
+    """The sum over all groups, including those left out when `truncated` is true."""
     truncated: bool
 
 
@@ -433,7 +433,7 @@ class ConversationsResponse(ResponseBody):
 class ImportConversation(RequestBody):
     agent: Annotated[str, Meta(min_length=1, max_length=100)]
     native_id: Name
-    """The agent's own name for the conversation."""
+    """The agent's own id of the conversation."""
     title: Name | None = None
 
 
@@ -442,24 +442,24 @@ EntrySeq = Annotated[int, Meta(ge=1, le=2**53)]
 
 class RewindSession(RequestBody):
     seq: EntrySeq
-    """A `user_message` of the visible log: the conversation goes on from before it."""
+    """A visible `user_message`. It is removed together with everything after it."""
     restore_files: bool = True
 
 
 class SessionRewound(ResponseBody):
     seq: int
-    """The `rewound` entry of the log."""
+    """The `rewound` entry in the log."""
     first_seq: int
-    """What was between this entry and that one is gone from the conversation."""
+    """The first removed entry. Entries from here up to `seq` are no longer visible."""
     text: str
-    """The removed message, to be written anew."""
+    """The text of the removed message, so that a client can offer it for editing."""
     attachments: list[str]
     files: FilesRestored
     cancelled: list[str]
-    """Messages that waited in the queue."""
+    """Ids of queued messages that were cancelled."""
 
 
 class ForkSession(RequestBody):
     seq: EntrySeq | None = None
-    """A `user_message`: up to before it. Any other entry: up to and with it. Left out: everything."""
+    """Where the copy ends: before a `user_message`, or after any other entry. None copies everything."""
     title: Name | None = None

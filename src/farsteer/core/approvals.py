@@ -1,4 +1,4 @@
-"""Approvals: what only a person can answer. A permission, a question or a plan; no answer never means yes."""
+"""Approvals: permissions, questions and plans that only a person can answer. A missing answer never means yes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ApprovalKind(StrEnum):
 
 
 class OptionKind(StrEnum):
-    """ACP's kinds of permission option."""
+    """The kinds of permission option that ACP defines."""
 
     ALLOW_ONCE = "allow_once"
     ALLOW_ALWAYS = "allow_always"
@@ -65,10 +65,10 @@ class Outcome(StrEnum):
     APPROVED_FOR_SESSION = "approved_for_session"
     DENIED = "denied"
     ABORT = "abort"
-    """Denied, and the turn is to stop."""
+    """Denied, and the turn stops."""
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
-    """The turn or its process ended before anybody answered."""
+    """The turn or the agent's process ended before anyone answered."""
 
     @property
     def allows(self) -> bool:
@@ -76,7 +76,7 @@ class Outcome(StrEnum):
 
 
 class Answer(WireStruct):
-    """A person's answer. `option_id` is exact or absent; `answers` maps question id to chosen texts."""
+    """A person's answer. `answers` maps a question's id to the chosen texts."""
 
     outcome: Outcome
     option_id: str | None = None
@@ -85,11 +85,14 @@ class Answer(WireStruct):
     allow_tools: tuple[str, ...] = ()
     message: str | None = None
     by: str | None = None
-    """Who answered: an account, a token's label, a face."""
+    """Who answered: an account or the label of a token."""
 
 
 def check_answer(approval: Approval, answer: Answer) -> Answer:
-    """Complete `answer` so that an adapter can use it as it is, or refuse it."""
+    """Return `answer` with the option it stands for.
+
+    Raises BadRequest if the option does not exist, contradicts the outcome, or a question is not answered.
+    """
     option = _option(approval, answer)
     if approval.kind is ApprovalKind.QUESTION and answer.outcome.allows:
         _check_questions(approval, answer)

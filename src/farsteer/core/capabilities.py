@@ -1,4 +1,4 @@
-"""What an agent can do, declared once by its adapter and shown to every client."""
+"""What an agent can do. Its adapter declares it, and every client can read it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from farsteer.core.wire import WireStruct
 
 
 class Capabilities(WireStruct, omit_defaults=False):
-    """Each false is answered with `NotCapable`; we never imitate a feature with an injected prompt."""
+    """A request for a feature that is False is refused with `NotCapable`. Features are never imitated with a prompt."""
 
     caller_chosen_id: bool = False
-    """The agent accepts our session id as its own; otherwise its id is learned from the handshake."""
+    """The agent accepts our session id as its own. Otherwise its id is learned from the handshake."""
     resume: bool = False
     rewind: bool = False
     fork: bool = False
     steer: bool = False
-    """Takes a message into the running turn."""
+    """The agent accepts a message while a turn runs."""
     live_model: bool = False
-    """Model, mode and effort change without a restart (the three next fields)."""
+    """The model can change without a restart. `live_mode` and `live_effort` say the same of mode and effort."""
     live_mode: bool = False
     live_effort: bool = False
     file_restore: bool = False
@@ -27,13 +27,13 @@ class Capabilities(WireStruct, omit_defaults=False):
     usage: bool = False
     import_history: bool = False
     mcp_servers: bool = False
-    """Uses servers of tools that a client names when it begins a session."""
+    """The agent uses MCP servers that a client names at creation."""
     additional_directories: bool = False
-    """Works in further directories besides the session's own."""
+    """The agent can work in directories besides the session's own."""
 
 
 class AgentInfo(WireStruct, omit_defaults=False):
-    """One agent as one machine has it."""
+    """An agent as it is installed on one machine."""
 
     name: str
     title: str
@@ -42,13 +42,13 @@ class AgentInfo(WireStruct, omit_defaults=False):
     reason: str | None = None
     """Why it is not available."""
     install: str | None = None
-    """What to type to get it."""
+    """The command that installs it."""
     models: tuple[str, ...] = ()
     capabilities: Capabilities = Capabilities()
 
 
 class MachineInfo(WireStruct, omit_defaults=False):
-    """What a runner says about its machine when it connects."""
+    """A machine as its runner describes it when it connects."""
 
     id: str
     host: str
@@ -56,5 +56,5 @@ class MachineInfo(WireStruct, omit_defaults=False):
     version: str
     agents: tuple[AgentInfo, ...] = ()
     roots: tuple[str, ...] = ()
-    """Directories sessions may run in; empty means any."""
+    """Directories that sessions may run in. Empty means any directory."""
     name: str | None = None

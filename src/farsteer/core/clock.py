@@ -1,4 +1,4 @@
-"""The time as everything here counts it: milliseconds since 1970."""
+"""The current time in milliseconds since 1970."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be asked of a session. Each command goes through its mailbox, in order."""
+"""Commands that the hub sends to a session. The session's actor handles them in the order they arrive."""
 
 from __future__ import annotations
 
@@ -10,65 +10,67 @@ from farsteer.core.wire import WireStruct
 
 
 class Create(WireStruct, tag_field="do", tag="create"):
-    """Start the session's first launch. Answered when the agent is ready to take a message."""
+    """Create the session and start its first launch. Answered when the agent is ready for a message."""
 
     spec: SessionSpec
 
 
 class Send(WireStruct, tag_field="do", tag="send"):
-    """Queue a message. Idempotent by the item's id."""
+    """Queue a message. Idempotent by the id of the item."""
 
     item: QueueItem
 
 
 class Cancel(WireStruct, tag_field="do", tag="cancel"):
-    """Take an item out of the queue, or refuse because the agent has it."""
+    """Remove an item from the queue. Refused if the agent already has it."""
 
     item_id: str
 
 
 class SendNow(WireStruct, tag_field="do", tag="send_now"):
-    """Put a waiting item first and interrupt the running turn for it."""
+    """Move a waiting item to the front and interrupt the running turn."""
 
     item_id: str
 
 
 class Abort(WireStruct, tag_field="do", tag="abort"):
-    """Interrupt the running turn; the queue goes on."""
+    """Interrupt the running turn. The queue continues."""
 
 
 class Stop(WireStruct, tag_field="do", tag="stop"):
-    """End the process, keep the session."""
+    """End the agent's process and cancel what waits. The session stays."""
 
 
 class Resume(WireStruct, tag_field="do", tag="resume"):
-    """Make sure a process runs."""
+    """Start the agent's process if none runs. Answered when the agent is ready for a message."""
 
 
 class Prewarm(WireStruct, tag_field="do", tag="warm"):
-    """A message is near: start a process for it, unseen. Answered at once."""
+    """Start a process in advance because a message is expected. Answered at once; clients do not see it."""
 
 
 class Rewind(WireStruct, tag_field="do", tag="rewind"):
-    """Go on from before entry `first_seq`. The hub has the log, so it says where the agent must cut."""
+    """Remove entry `first_seq` and everything after it from the conversation."""
 
     first_seq: int
     cut_at: str | None
-    """The last anchor before the entry; None: there is none, the agent begins anew."""
+    """The last anchor before the entry. None if there is none: the agent starts a new conversation."""
     keeps: bool = False
-    """With no anchor: the agent has answered before the entry, and keeps all it knows rather than nothing."""
+    """With no anchor: the agent has already answered, so it keeps its whole memory rather than losing it."""
     files_at: str | None = None
-    """Restore files to what they were when the message of this item was sent; None: leave them."""
+    """Restore files to their state when this item's message was sent. None leaves files unchanged."""
     by: str | None = None
 
 
 class AnswerApproval(WireStruct, tag_field="do", tag="respond"):
+    """Answer an open approval."""
+
     approval_id: str
     answer: Answer
 
 
 class Configure(WireStruct, tag_field="do", tag="configure"):
-    """Change what is given; None leaves a value as it is."""
+    """Change the given settings. None leaves a setting unchanged."""
 
     permission_mode: PermissionMode | None = None
     model: str | None = None
@@ -77,11 +79,11 @@ class Configure(WireStruct, tag_field="do", tag="configure"):
 
 
 class Delete(WireStruct, tag_field="do", tag="delete"):
-    """End the process and forget the session. Idempotent."""
+    """End the process and delete the session. Idempotent."""
 
 
 class ListConversations(WireStruct, tag_field="do", tag="conversations"):
-    """List what an agent of this machine has stored, newest first. A command to the machine, not to a session."""
+    """List the conversations in an agent's own store, newest first. Sent to the machine, not to a session."""
 
     agent: str
     directory: str | None = None

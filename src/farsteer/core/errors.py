@@ -1,24 +1,24 @@
-"""Every error Farsteer raises on purpose.
+"""The error tree.
 
 FarsteerError
-├── BadRequest          400  the caller's input is wrong; nothing changed
-├── Unauthorized        401  no token, a wrong one or an expired one
+├── BadRequest          400  the request is wrong; nothing was changed
+├── Unauthorized        401  the token is missing, wrong or expired
 ├── Forbidden           403  the token lacks a scope
 ├── NotFound            404  no such object in the caller's namespace
-├── MethodNotAllowed    405  the address exists, but not with this method
-├── Conflict            409  the object's state does not allow it now
+├── MethodNotAllowed    405  the path exists, but not with this method
+├── Conflict            409  the object's current state does not allow this
 │   ├── MachineOffline       the machine has no live link
-│   └── AlreadyAnswered      somebody else answered this approval first
+│   └── AlreadyAnswered      this approval already has an answer
 ├── TooLarge            413  a body, frame or line over its limit
-├── UnsupportedMedia    415  a body that is no JSON
-├── Unprocessable       422  well-formed, but it cannot be done on that machine
-│   ├── AgentError           the agent is missing, failed to start, died or talks garbage
-│   └── NotCapable           the agent declares that it cannot do this
-├── RateLimited         429  slow down
+├── UnsupportedMedia    415  the body is not JSON
+├── Unprocessable       422  the request is valid but cannot be carried out on that machine
+│   ├── AgentError           the agent is missing, failed to start, died or sent invalid data
+│   └── NotCapable           the agent does not support this
+├── RateLimited         429  too many requests
 ├── Unavailable         503  the other side did not answer in time or is shutting down
-└── Internal            500  a defect of ours
+└── Internal            500  a defect in Farsteer
 
-Callers branch on `code`, never on the message.
+Callers branch on `code`, which is stable, and never on the message.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ErrorCode(StrEnum):
 
 
 class FarsteerError(Exception):
-    """The root. `code` is stable, `status` is its HTTP form, `details` is safe to show."""
+    """Base of all errors. `code` is stable, `status` is the HTTP status, and `details` may be shown to the caller."""
 
     code: ErrorCode = ErrorCode.INTERNAL
     status: ClassVar[int] = 500
@@ -170,7 +170,7 @@ class Internal(FarsteerError):
 
 
 class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error as data: how it crosses the link and how it stands in a response."""
+    """An error in serialized form, as sent over the link and in responses."""
 
     code: ErrorCode
     message: str
@@ -187,7 +187,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             kind = NotCapable
         error = kind(self.message)
         error.code = self.code
-        # Set, not passed: a detail may be called `message` or `code`.
+        # Assigned, not passed as keywords: a detail may be named `message` or `code`.
         error.details = dict(self.details or {})
         return error
 

@@ -1,7 +1,8 @@
-"""The vocabulary of a session's log. It follows ACP's session updates; turns, approvals, queue and launches are ours.
+"""The events of a session's log.
 
-An event is immutable. The runner numbers it, wraps it in an `Entry` and encodes it once; from then on it is bytes.
-What an agent says that we have no word for travels as `Other`, and its unknown fields in `meta`.
+Messages, tool calls and plans follow ACP's session updates; turns, approvals, queue and launches are Farsteer's own.
+The runner numbers each event, wraps it in an `Entry` and encodes it once. Everything after that passes the bytes on.
+An agent's event of an unknown kind is kept as `Other`, and unknown fields of a known event are kept in `meta`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Role(StrEnum):
 
 
 class TurnEndReason(StrEnum):
-    """How a turn ended: ACP's stop reasons, then the ones nobody chose."""
+    """How a turn ended. The first five are ACP's stop reasons."""
 
     END_TURN = "end_turn"
     MAX_TOKENS = "max_tokens"
@@ -35,9 +36,9 @@ class TurnEndReason(StrEnum):
     FAILED = "failed"
     """The agent reported an error."""
     CRASHED = "crashed"
-    """The agent's process ended inside the turn."""
+    """The agent's process ended during the turn."""
     LOST = "lost"
-    """The runner ended inside the turn; what the agent did in the meantime is unknown."""
+    """The runner ended during the turn. What the agent did afterwards is unknown."""
 
 
 class ToolStatus(StrEnum):
@@ -56,13 +57,13 @@ class SessionStatus(StrEnum):
     IDLE = "idle"
     WORKING = "working"
     WAITING = "waiting"
-    """A turn waits for a person's answer."""
+    """The turn waits for a person's answer."""
     STOPPED = "stopped"
-    """No process; the next message starts one."""
+    """No process runs. The next message starts one."""
     FAILED = "failed"
-    """The last launch failed; the next message tries again."""
+    """The last launch failed. The next message tries again."""
     UNREACHABLE = "unreachable"
-    """The machine's link is down. Only the hub says this, and never stores it."""
+    """The machine's link is down. Set only by the hub, and never stored."""
 
 
 class TextBlock(WireStruct, tag_field="type", tag="text"):
@@ -110,9 +111,9 @@ class AgentMessage(Event, tag="agent_message"):
     message_id: str
     text: str
     anchor: str | None = None
-    """The agent's own id for this message: where a rewind may cut."""
+    """The agent's own id of this message. A rewind can cut after it."""
     partial: bool = False
-    """The turn ended before the message did."""
+    """True if the turn ended before the message was complete."""
 
 
 class AgentThought(Event, tag="agent_thought"):
@@ -151,7 +152,7 @@ class CommandsUpdate(Event, tag="commands_update"):
 
 
 class ModeUpdate(Event, tag="mode_update"):
-    """The session's modes as they are now."""
+    """The current permission mode, model and effort. None means unchanged."""
 
     permission_mode: PermissionMode | None = None
     model: str | None = None
@@ -159,10 +160,10 @@ class ModeUpdate(Event, tag="mode_update"):
 
 
 class UsageUpdate(Event, tag="usage_update"):
-    """Tokens used since the last update, and how full the context is now."""
+    """Tokens used since the last update, and the current size of the context."""
 
     turn_id: str | None = None
-    """Whose they are; an agent may count when the turn is over."""
+    """The turn that used them. An agent may report usage after the turn has ended."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -207,7 +208,7 @@ class QueueUpdate(Event, tag="queue_update"):
     item_id: str
     state: ItemState
     item: QueueItem | None = None
-    """The item itself, when it enters the queue."""
+    """The item, when it enters the queue or moves in it."""
     reason: str | None = None
 
 
@@ -225,15 +226,15 @@ class LaunchEnd(Event, tag="launch_end"):
 
 
 class FileRestore(StrEnum):
-    """What became of the files when a conversation was rewound."""
+    """What happened to the files in a rewind."""
 
     FULL = "full"
     PARTIAL = "partial"
     FAILED = "failed"
     UNSUPPORTED = "unsupported"
-    """The agent keeps no copies of files."""
+    """The agent cannot restore files."""
     SKIPPED = "skipped"
-    """Nobody asked for them."""
+    """The caller did not ask for it."""
 
 
 class FilesRestored(WireStruct, omit_defaults=False):
@@ -244,16 +245,16 @@ class FilesRestored(WireStruct, omit_defaults=False):
 
 
 class Rewound(Event, tag="rewound"):
-    """The conversation goes on from before `first_seq`: entries from there to this one are history nobody sees."""
+    """The conversation was rewound. Entries from `first_seq` up to this one are hidden."""
 
     first_seq: int
     files: FilesRestored
     cut_at: str | None = None
-    """The last thing the agent still knows; None: it begins anew, unless it keeps everything."""
+    """The last anchor the agent keeps. None: it starts a new conversation, unless `keeps` is true."""
     keeps: bool = False
-    """The agent has no name for the place: it still remembers what was removed."""
+    """The agent has no anchor to cut at, so it still remembers what was removed."""
     native_id: str | None = None
-    """Under which name it begins anew."""
+    """The native id of the new conversation, if one is started."""
     by: str | None = None
 
 
@@ -263,7 +264,7 @@ class StatusUpdate(Event, tag="status_update"):
 
 
 class Notice(Event, tag="notice"):
-    """Something a person should know: a retry, a rate limit, ignored garbage."""
+    """Information for a person: a retry, a rate limit, a line that could not be read."""
 
     text: str
     level: str = "info"
@@ -271,7 +272,7 @@ class Notice(Event, tag="notice"):
 
 
 class Other(Event, tag="other"):
-    """An agent's event of a kind we do not know, kept whole."""
+    """An agent's event of an unknown kind, kept unchanged."""
 
     native_kind: str
     data: Any = None
@@ -293,7 +294,7 @@ def role_of(event: SessionEvent) -> Role:
 
 
 class Entry(WireStruct):
-    """An event in its place in the log: what clients receive as a message."""
+    """An event with its place in the log. The REST API calls it a message."""
 
     id: str
     seq: int
@@ -310,14 +311,14 @@ class DeltaKind(StrEnum):
 
 
 class Delta(WireStruct):
-    """A live fragment of a message that will be stored whole later. `offset` counts the characters before it."""
+    """A live fragment of a message that is stored later as a whole. `offset` is its position in characters."""
 
     message_id: str
     kind: DeltaKind
     text: str
     offset: int = 0
     after: int = 0
-    """The last entry of the log before it: fragments overtake the disk, and who needs their place finds it so."""
+    """The last log entry before it. Deltas are not stored and may arrive before that entry."""
 
 
 _decoder = msgspec.json.Decoder(Entry)
@@ -325,7 +326,7 @@ _many_decoder = msgspec.json.Decoder(list[Entry])
 
 
 def decode_entries(bodies: Sequence[bytes]) -> list[Entry]:
-    """`decode_entry` for many, in one step if it can be."""
+    """Decode many entries, in one step if all of them are of known kinds."""
     try:
         return _many_decoder.decode(b"[%b]" % b",".join(bodies))
     except msgspec.ValidationError:
@@ -333,7 +334,7 @@ def decode_entries(bodies: Sequence[bytes]) -> list[Entry]:
 
 
 def decode_entry(data: bytes) -> Entry:
-    """Read an entry, also one written by a newer Farsteer: an unknown kind becomes `Other`."""
+    """Decode an entry. An unknown kind, written by a newer version, becomes `Other`."""
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError:

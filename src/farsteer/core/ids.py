@@ -1,4 +1,4 @@
-"""Identifiers. Everything we name is a UUIDv4 in canonical form, so an id can never be a path or an option."""
+"""Identifiers. Ids are UUIDv4 in canonical form, so an id is never a path or a command-line option."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_uuid(text: str) -> bool:
 
 
 def check_id(text: str, what: str = "id") -> str:
-    """Return `text` if it is one of our ids; refuse anything else before it reaches a path or a query."""
+    """Return `text` if it is a UUID in canonical form. Raises BadRequest otherwise."""
     if not is_uuid(text):
         raise BadRequest(f"{what} must be a UUID", code=ErrorCode.INVALID_ID)
     return text

@@ -1,4 +1,4 @@
-"""The launch decision: create or resume, never both, by one pure function over the stored row."""
+"""The decision whether a launch creates or resumes a conversation, made by one pure function."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ class LaunchMode(StrEnum):
     CREATE = "create"
     RESUME = "resume"
     REFUSE = "refuse"
-    """The conversation belongs to another agent: show it, do not run it."""
+    """The conversation belongs to another agent and cannot be launched."""
 
 
 class LaunchRow(WireStruct):
-    """What is stored about a session's identity."""
+    """The stored identity of a session's conversation."""
 
     session_id: str
     agent: str
     native_id: str | None = None
     registered: bool = False
-    """Set only by a real handshake; never by pre-warm, a timeout, a retry or a change of configuration."""
+    """True after the agent confirmed the native id. Prewarming, timeouts, retries and settings never set it."""
 
 
 class LaunchDecision(WireStruct):
     start: LaunchMode
     native_id: str | None = None
-    """Resume: whom. Create: the id to hand to the agent; None: the agent names the conversation itself."""
+    """The conversation to resume, or the id to create it with. None: the agent chooses the id."""
 
 
 def decide_launch(
     row: LaunchRow, *, agent: str, caller_chosen_id: bool, transcript_found: bool = False, spare_id: str
 ) -> LaunchDecision:
-    """Who is launched how, for every state a row can be in.
+    """Decide how to launch, for every state that `row` can be in.
 
-    `transcript_found`: the agent's own store holds at least one message under the id it would be created with, which
-    proves a registration that we failed to record. `spare_id`: a new UUID, for a session whose own id no agent takes.
+    Args:
+        row: the stored identity.
+        agent: the agent that is about to be launched.
+        caller_chosen_id: whether the agent accepts an id that we choose.
+        transcript_found: whether the agent's own store already holds a message under the id that would be used to
+            create the conversation. It proves a registration that was not recorded.
+        spare_id: a new UUID, used if the stored id is not a UUID.
     """
     if row.agent != agent:
         return LaunchDecision(start=LaunchMode.REFUSE)

@@ -1,4 +1,4 @@
-"""Lines out of chunks, with bounded memory: a line may be long, but not endless."""
+"""Splits a byte stream into lines, with a limit on the length of a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _HEAD = 200
 
 
 class Oversized(NamedTuple):
-    """A line over the limit. It is skipped; this says that it was there."""
+    """Stands for a line over the limit. Its content is dropped except for the first bytes."""
 
     size: int
     head: bytes
@@ -19,7 +19,7 @@ Line = bytes | Oversized
 
 
 class LineSplitter:
-    """Give it chunks, get the lines that are complete, in order. Blank lines are left out."""
+    """Returns the complete lines of the chunks it is fed, in order and without blank lines."""
 
     def __init__(self, limit: int = LINE_LIMIT) -> None:
         self._limit = limit
@@ -28,7 +28,7 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[Line]:
         if not self._size and chunk.endswith(b"\n") and len(chunk) <= self._limit:
-            # Nearly always: whole lines and nothing left over.
+            # The common case: the chunk holds whole lines only.
             return [line for line in chunk.split(b"\n") if line]
         first, newline, rest = chunk.partition(b"\n")
         self._hold(first)
@@ -41,7 +41,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[Line]:
-        """The line that is being collected, as far as it came."""
+        """Return the incomplete last line, if there is one."""
         size, parts = self._size, self._parts
         self._size, self._parts = 0, []
         if size > self._limit:

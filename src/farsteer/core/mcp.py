@@ -1,4 +1,4 @@
-"""Servers of tools (Model Context Protocol) that a client brings along for its session."""
+"""MCP servers (Model Context Protocol) that a client configures for its session."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from farsteer.core.wire import WireStruct
 
 class McpTransport(StrEnum):
     STDIO = "stdio"
-    """A program that the agent starts on its machine."""
+    """A program that the agent starts on its own machine."""
     HTTP = "http"
     SSE = "sse"
 
 
 class McpServer(WireStruct):
-    """`command` for a program, `url` for a server elsewhere. What `env` and `headers` hold may be secret."""
+    """An MCP server: `command` for a local program, `url` for a remote one. `env` and `headers` may hold secrets."""
 
     name: str
     type: McpTransport = McpTransport.STDIO
@@ -26,7 +26,7 @@ class McpServer(WireStruct):
     headers: dict[str, str] = {}
 
     def __repr__(self) -> str:
-        """For logs and tracebacks, where nothing secret belongs; arguments and addresses may hold some too."""
+        """Show name and type only: environment, headers, arguments and URL may hold secrets."""
         return f"McpServer({self.name!r}, {self.type.value})"
 
     def __rich_repr__(self) -> list[tuple[str, str]]:
@@ -34,19 +34,22 @@ class McpServer(WireStruct):
 
     @property
     def without_secrets(self) -> McpServer:
-        """That it is there, without anything that opens it: what a hub keeps and shows."""
+        """Name and type only. This is the form that the hub stores and shows."""
         return McpServer(name=self.name, type=self.type)
 
 
 def restore_secrets(wanted: tuple[McpServer, ...], known: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
-    """The bare ones of `wanted`, with what is known of them; one that is not known stays out."""
+    """Return `wanted` with each server that has no secrets replaced by the one of the same name in `known`.
+
+    A server without secrets that is not in `known` is left out.
+    """
     whole = {server.name: server for server in known}
     found = (server if server.command or server.url else whole.get(server.name) for server in wanted)
     return tuple(server for server in found if server is not None)
 
 
 def find_fault(servers: tuple[McpServer, ...]) -> str | None:
-    """What is wrong with them, if anything."""
+    """Return a message about the first invalid server, or None if all are valid."""
     seen: set[str] = set()
     for server in servers:
         if server.name in seen:

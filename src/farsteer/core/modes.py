@@ -1,4 +1,4 @@
-"""Permission modes and what each lets an agent do without asking."""
+"""Permission modes and which tools each of them allows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReasoningEffort(StrEnum):
 
 
 class ToolKind(StrEnum):
-    """ACP's tool kinds."""
+    """The tool kinds that ACP defines."""
 
     READ = "read"
     EDIT = "edit"
@@ -49,7 +49,7 @@ _SAFE = _EDITS | {ToolKind.EXECUTE}
 
 
 def tool_permission(mode: PermissionMode, tool: ToolKind) -> ToolPermission:
-    """May `tool` run now? Only a person can turn an ASK into a yes."""
+    """Return whether a tool may run, must not run, or needs a person's permission."""
     match mode:
         case PermissionMode.YOLO | PermissionMode.BYPASS:
             return ToolPermission.ALLOW
@@ -65,7 +65,7 @@ def tool_permission(mode: PermissionMode, tool: ToolKind) -> ToolPermission:
 
 
 def requested_mode(mode: PermissionMode | None, *, yolo: bool | None) -> PermissionMode:
-    """The mode a session starts in: a named one wins over the `yolo` switch."""
+    """Return the mode that a session starts in. A named mode wins over the `yolo` flag."""
     if mode is not None:
         return mode
     return PermissionMode.YOLO if yolo else PermissionMode.DEFAULT

@@ -1,4 +1,4 @@
-"""The message queue: a person's messages on their way to an agent, each with exactly one outcome."""
+"""The message queue of a session. Every queued message ends with exactly one outcome."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from farsteer.core.wire import WireStruct
 
 MAX_QUEUED = 100
 REWIND_REASON = "the conversation was rewound"
-"""Why a rewind cancels what waits."""
+"""The reason given for messages that a rewind cancels."""
 
 
 class ItemState(StrEnum):
-    """The life of a queue item. The last four are outcomes."""
+    """The state of a queue item. The last four are outcomes."""
 
     ACCEPTED = "accepted"
     """Stored by the hub, not yet confirmed by the runner."""
     QUEUED = "queued"
     HANDED_OVER = "handed_over"
-    """In the log, on its way to the agent: it can no longer be taken back, and is not sent again."""
+    """In the log and being sent to the agent. It can no longer be cancelled and is never sent twice."""
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    """Handed to an agent that died before it confirmed; never re-sent."""
+    """The agent died before it confirmed the message. The message is not sent again."""
 
     @property
     def final(self) -> bool:
@@ -37,18 +37,18 @@ class Delivery(StrEnum):
     """When a message goes to the agent."""
 
     QUEUE = "queue"
-    """After everything that waits before it."""
+    """After all messages that were queued earlier."""
     NOW = "now"
-    """First, and the running turn is interrupted for it."""
+    """Before all other messages, and the running turn is interrupted."""
     STEER = "steer"
-    """Into the running turn; with no turn, or with others waiting, it queues."""
+    """Into the running turn. Without a turn, or with other messages waiting, it is queued."""
 
 
 class Attachment(WireStruct):
     name: str
     mime_type: str = "application/octet-stream"
     data: str | None = None
-    """Base64. Given to the agent; the log keeps name, type and size."""
+    """The content in base64, for the agent. The log keeps name, type and size only."""
     size: int | None = None
 
 
@@ -67,7 +67,7 @@ Queue = tuple[QueueItem, ...]
 
 
 def enqueue(queue: Queue, item: QueueItem) -> Queue:
-    """Add `item` at the end; the same id twice is the same item."""
+    """Return the queue with `item` added. Idempotent by id. Raises Conflict if the queue is full."""
     if any(known.id == item.id for known in queue):
         return queue
     if len(queue) >= MAX_QUEUED:
@@ -77,43 +77,43 @@ def enqueue(queue: Queue, item: QueueItem) -> Queue:
 
 
 def move_to_front(queue: Queue, item_id: str) -> Queue:
-    """The queue with a waiting item first."""
+    """Return the queue with a waiting item moved to the front. Raises NotFound or Conflict."""
     item = find_waiting(queue, item_id)
-    given = tuple(one for one in queue if one.state is ItemState.HANDED_OVER)
-    return (*given, item, *(one for one in queue if one not in given and one is not item))
+    handed_over = tuple(other for other in queue if other.state is ItemState.HANDED_OVER)
+    return (*handed_over, item, *(other for other in queue if other not in handed_over and other is not item))
 
 
 def mark_handed_over(queue: Queue, item_id: str) -> Queue:
-    """The queue with an item that is on its way to the agent."""
-    return _marked(queue, item_id, ItemState.HANDED_OVER)
+    """Return the queue with an item marked as being sent to the agent."""
+    return _with_state(queue, item_id, ItemState.HANDED_OVER)
 
 
 def mark_queued(queue: Queue, item_id: str) -> Queue:
-    """The queue with an item that the agent did not take."""
-    return _marked(queue, item_id, ItemState.QUEUED)
+    """Return the queue with an item marked as waiting again, after the agent refused it."""
+    return _with_state(queue, item_id, ItemState.QUEUED)
 
 
-def _marked(queue: Queue, item_id: str, state: ItemState) -> Queue:
+def _with_state(queue: Queue, item_id: str, state: ItemState) -> Queue:
     if not any(item.id == item_id for item in queue):
         return queue
     return tuple(msgspec.structs.replace(item, state=state) if item.id == item_id else item for item in queue)
 
 
 def without_data(item: QueueItem) -> QueueItem:
-    """The item as it is shown and logged: its attachments by name, type and size."""
-    if all(one.data is None for one in item.attachments):
+    """Return the item without the content of its attachments, as it is logged and shown."""
+    if all(attachment.data is None for attachment in item.attachments):
         return item
-    noted = tuple(msgspec.structs.replace(one, data=None) for one in item.attachments)
-    return msgspec.structs.replace(item, attachments=noted)
+    attachments = tuple(msgspec.structs.replace(attachment, data=None) for attachment in item.attachments)
+    return msgspec.structs.replace(item, attachments=attachments)
 
 
 def remove(queue: Queue, item_id: str) -> Queue:
-    """The queue without an item that has its outcome."""
+    """Return the queue without an item."""
     return tuple(item for item in queue if item.id != item_id)
 
 
 def find_waiting(queue: Queue, item_id: str) -> QueueItem:
-    """The item, if it can still be taken back or moved: cancel is real or refused."""
+    """Return a waiting item. Raises Conflict if the agent already has it, and NotFound if it is not in the queue."""
     for item in queue:
         if item.id == item_id:
             if item.state is ItemState.HANDED_OVER:
@@ -123,5 +123,5 @@ def find_waiting(queue: Queue, item_id: str) -> QueueItem:
 
 
 def next_item(queue: Queue) -> QueueItem | None:
-    """The first item that waits."""
+    """Return the first waiting item, or None."""
     return next((item for item in queue if item.state is not ItemState.HANDED_OVER), None)

@@ -1,4 +1,4 @@
-"""A session: what was asked for, what it is now, and how each event of its log changes it."""
+"""A session: its specification, its state, and how each event of the log changes the state."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ class Worktree(WireStruct):
 
 
 class Fork(WireStruct):
-    """Where a forked session begins: in another one's conversation, of which it has a copy."""
+    """Where a forked session comes from. Its log begins with a copy of the source's log."""
 
     session_id: str
     seq: int
-    """The last entry of the source that was taken over."""
+    """The last entry of the source that was copied."""
     native_id: str | None
-    """Whose memory the agent begins with; None: there was nothing to remember yet."""
+    """The agent's conversation to fork. None if the source had no conversation yet."""
     cut_at: str | None = None
-    """The last thing the agent takes over; None: everything."""
+    """The last anchor that the agent takes over. None takes over everything."""
     copied: int = 0
-    """How many entries of the new log are the copy: its own begin after them."""
+    """The number of copied entries. The session's own entries come after them."""
 
 
 class SessionSpec(WireStruct):
-    """What a caller asked for. Immutable, kept with the session for its whole life."""
+    """What the caller asked for at creation. It never changes."""
 
     id: str
     machine_id: str
     directory: str
     agent: str | None = None
-    """None: the first installed agent of the machine's preference list."""
+    """None selects the first installed agent of the machine's preference list."""
     session_type: SessionType = SessionType.SIMPLE
     worktree_name: str | None = None
     permission_mode: PermissionMode = PermissionMode.DEFAULT
@@ -67,18 +67,18 @@ class SessionSpec(WireStruct):
     title: str | None = None
     source: str = "external-api"
     permission_timeout: float | None = None
-    """Seconds until an unanswered approval expires; None: never."""
+    """Seconds until an unanswered approval expires. None means never."""
     options: dict[str, str] = {}
-    """What only one agent understands: `claudeAgent`, `openrouterModel`."""
+    """Options for one kind of agent: `claudeAgent`, `openrouterModel`."""
     fork: Fork | None = None
     native_id: str | None = None
-    """A conversation that the agent had before we knew it, adopted as this session."""
+    """The existing conversation that was imported as this session."""
     mcp_servers: tuple[McpServer, ...] = ()
     additional_directories: tuple[str, ...] = ()
 
     @property
     def without_secrets(self) -> SessionSpec:
-        """As a hub keeps it: what opens a server of tools is only for the machine that uses it."""
+        """The form that the hub stores. The secrets of MCP servers are kept by the runner only."""
         if not self.mcp_servers:
             return self
         return msgspec.structs.replace(
@@ -122,12 +122,12 @@ class Usage(WireStruct, omit_defaults=False):
 
 
 class SessionState(WireStruct):
-    """A session as it is after event `seq`. The runner derives it; the hub stores and shows it."""
+    """The state of a session after event `seq`. The runner derives it; the hub stores and shows it."""
 
     id: str
     agent: str
     directory: str
-    """Where the agent runs: the asked-for directory, or its worktree."""
+    """Where the agent runs: the requested directory, or the worktree made for it."""
     status: SessionStatus = SessionStatus.STARTING
     seq: int = 0
     title: str | None = None
@@ -137,13 +137,13 @@ class SessionState(WireStruct):
     effort: ReasoningEffort | None = None
     native_id: str | None = None
     registered: bool = False
-    """The agent has durably accepted the native id: from now on it is resumed, never created."""
+    """True after the agent confirmed the native id. From then on the conversation is resumed, never created."""
     fork_of: str | None = None
-    """The first launch begins with this conversation; gone when the agent has a conversation of its own."""
+    """The conversation that the first launch forks. None once the agent has its own conversation."""
     cut_at: str | None = None
-    """The next launch keeps the conversation up to here; gone when the agent has taken a message after the cut."""
+    """The anchor up to which the next launch keeps the conversation. None once a message was delivered after it."""
     left_behind: tuple[str, ...] = ()
-    """Conversations that it went on without when it was rewound to its beginning; they are deleted with it."""
+    """Conversations of the agent that this session no longer uses. They are deleted with the session."""
     generation: int = 0
     turn_id: str | None = None
     turn_item: str | None = None
@@ -162,7 +162,7 @@ _MAX_LEFT_BEHIND = 100
 
 
 def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
-    """The state after `event`. Total: an event that changes nothing returns the same object."""
+    """Return the state after `event`. An event that changes nothing returns the same object."""
     match event:
         case ev.StatusUpdate():
             return _replace(state, status=event.status, error=event.error)
@@ -238,9 +238,10 @@ def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
 
 
 def add_abandoned(state: SessionState, native_id: str | None) -> tuple[str, ...]:
-    """`left_behind`, when the conversation may go on under this name: the last ones, each once.
+    """Return `left_behind` with the conversations that are no longer used if the session continues as `native_id`.
 
-    An agent that cuts by copying has a new conversation with each cut, also in a process that is never needed.
+    An agent that rewinds by copying starts a new conversation with each launch, including prewarmed ones. The list is
+    bounded and has no duplicates.
     """
     if native_id == state.native_id:
         return state.left_behind

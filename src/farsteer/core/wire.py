@@ -1,4 +1,4 @@
-"""The one way our values become JSON: camelCase, absent instead of null, unknown fields tolerated on input."""
+"""JSON encoding of stored and sent values: camelCase names, defaults omitted, unknown fields ignored on input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class WireStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of every immutable value that is stored or sent. It is in no cycle, so the collector need not know it."""
+    """Base of immutable values that are stored or sent.
+
+    The values hold no reference cycles, so the garbage collector does not track them (`gc=False`).
+    """
 
 
 _encoder = msgspec.json.Encoder()
@@ -23,5 +26,5 @@ def decode(data: bytes | str, kind: type[T]) -> T:
 
 
 def to_builtins(value: Any) -> Any:
-    """The value as JSON-ready builtins."""
+    """Return the value as dicts, lists and scalars that can be encoded as JSON."""
     return msgspec.to_builtins(value)

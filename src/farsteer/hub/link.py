@@ -89,7 +89,7 @@ class LinkServer:
             await transport.close()
 
     async def _hello(self, transport: LinkTransport) -> Hello | None:
-        hello = await IdleTimeoutReceiver(transport, self._silence).first()
+        hello = await IdleTimeoutReceiver(transport, self._silence).receive_first()
         if not isinstance(hello, Hello):
             raise LinkClosed("the runner did not say hello")
         if hello.protocol != PROTOCOL:

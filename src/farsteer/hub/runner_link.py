@@ -97,7 +97,7 @@ class RunnerLink:
         self._ours.update(connected.acked)
         self._held.update(connected.acked)
         await self._send(
-            Welcome(acked=connected.acked, unknown=connected.unknown, strangers=connected.strangers)
+            Welcome(acked=connected.acked, deleted=connected.unknown, foreign=connected.strangers)
         )
         self.welcomed = True
 
@@ -182,14 +182,14 @@ class RunnerLink:
 
     async def _take_in(self, message: Events) -> None:
         """Hand a batch to the store and read on, unless too much is on its way already."""
-        _check_text(message.items)
+        _check_text(message.entries)
         if self._closed:
             # The machine's next link has been told what we hold: nothing may come in behind its back.
             raise LinkClosed("another link has taken its place")
         appended = await self._store.append(
-            self._namespace, self._machine_id, message.session, message.items, message.state
+            self._namespace, self._machine_id, message.session, message.entries, message.state
         )
-        size = sum(len(item.body) for item in message.items)
+        size = sum(len(item.body) for item in message.entries)
         self._uncommitted_bytes += size
         await self._uncommitted.put(_Batch(message.session, size, appended))
         while self._uncommitted_bytes > _MAX_BYTES:

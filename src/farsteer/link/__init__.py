@@ -1,1 +1,1 @@
-"""The link: the messages between hub and runner, and the roads they travel."""
+"""The link between hub and runner: its messages and the transports that carry them."""

@@ -1,4 +1,4 @@
-"""Link messages as websocket frames: one message, one binary frame of JSON."""
+"""Link messages as websocket frames: one binary frame of JSON for each message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _to_runner = msgspec.json.Decoder(ToRunner)
 
 
 def encode_frame(message: ToHub | ToRunner) -> bytes:
-    """The frame. One that the other end would refuse is refused here, where it can still be told apart."""
+    """Return the message as a frame. Raises TooLarge for a frame that the other end would not accept."""
     frame = encode(message)
     if len(frame) > MAX_FRAME:
         raise TooLarge("a link message is too large", limit=MAX_FRAME, size=len(frame))
@@ -37,4 +37,4 @@ def _read(frame: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(frame)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LinkClosed(f"the other end does not speak our protocol: {error}") from error
+        raise LinkClosed(f"received an invalid link message: {error}") from error

@@ -1,10 +1,11 @@
-"""What hub and runner say to each other. In one process the same objects are passed; between two, JSON frames.
+"""The messages between hub and runner.
 
 Runner → hub: Hello once, then Events, Deltas, Reply, Ping.    Hub → runner: Welcome once, then Ack, Call, Pong.
 
 The runner numbers and encodes each event once; `EncodedEntry.body` is the encoded `Entry`. The hub sends `Ack` after
 the commit, so an acknowledged entry survives a crash of either end. A `Call` may be repeated after a reconnect:
-commands are idempotent by the ids they carry.
+commands are idempotent by the ids they carry. Inside one process the objects themselves are passed; between two
+processes they travel as JSON frames.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from farsteer.core.session import SessionState
 PROTOCOL = 1
 PING_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 15.0
-"""A link that says nothing for this long is dead."""
+"""A link that receives nothing for this long is closed."""
 MAX_FRAME = 64 * 1024 * 1024
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class LinkMessage(msgspec.Struct, frozen=True, tag_field="t", omit_defaults=True):
-    pass
+    """Base of all link messages."""
 
 
 class Hello(LinkMessage, tag="hello"):
     machine: MachineInfo
     sessions: dict[str, int]
-    """Sessions this runner keeps, with the last sequence number it gave."""
+    """The sessions of this runner, with the last sequence number of each."""
     protocol: int = PROTOCOL
 
 
 class EncodedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One event on the wire: its number, its kind, and the encoded entry."""
+    """An entry of a session's log in encoded form, with its sequence number and kind."""
 
     seq: int
     kind: str
@@ -48,9 +49,9 @@ class EncodedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Events(LinkMessage, tag="events"):
     session: str
-    items: list[EncodedEntry]
+    entries: list[EncodedEntry] = msgspec.field(name="items")
     state: SessionState | None = None
-    """The state after the last item, when it changed."""
+    """The session's state after the last entry, if it changed."""
 
 
 class Deltas(LinkMessage, tag="deltas"):
@@ -59,7 +60,7 @@ class Deltas(LinkMessage, tag="deltas"):
 
 
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of a long command, as `logs` of POST /api/sessions shows it."""
+    """One step of a session's creation, as returned in `logs` of POST /api/sessions."""
 
     timestamp: int
     step: str
@@ -69,16 +70,16 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Reply(LinkMessage, tag="reply"):
-    """The answer to a `Call`: an error, or success; creation fills `logs` and `state` either way it can."""
+    """The answer to a `Call`. `error` is None if it succeeded. `logs` and `state` are set by `Create`."""
 
     id: int
     error: ErrorRecord | None = None
     logs: list[LogLine] = []
     state: SessionState | None = None
     seq: int = 0
-    """The last event the command caused. The hub passes the answer on when it has stored that one."""
+    """The last event that the command caused. The hub stores this event before it passes the answer on."""
     result: Any = None
-    """What the command was asked for, as plain JSON values."""
+    """The result of the command as JSON values."""
 
 
 class Ping(LinkMessage, tag="ping"):
@@ -87,11 +88,11 @@ class Ping(LinkMessage, tag="ping"):
 
 class Welcome(LinkMessage, tag="welcome"):
     acked: dict[str, int]
-    """What the hub holds of each session the runner named."""
-    unknown: list[str] = []
-    """Sessions that were deleted meanwhile: end and forget them."""
-    strangers: list[str] = []
-    """Sessions the hub has never heard of: keep them, and keep them to yourself."""
+    """The last sequence number that the hub has of each session that the runner named."""
+    deleted: list[str] = msgspec.field(default_factory=list[str], name="unknown")
+    """Sessions that were deleted on the hub. The runner ends and deletes them."""
+    foreign: list[str] = msgspec.field(default_factory=list[str], name="strangers")
+    """Sessions that this hub has never had. The runner keeps them and sends nothing about them."""
 
 
 class Ack(LinkMessage, tag="ack"):
@@ -110,7 +111,7 @@ class Pong(LinkMessage, tag="pong"):
 
 
 class Refused(LinkMessage, tag="refused"):
-    """The hub will not talk to this runner; trying again without a change is useless."""
+    """The hub refuses this runner. Connecting again will fail until the reason is fixed."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""A road for link messages: what is beneath (memory, a websocket) is its own affair."""
+"""Transports that carry link messages: the interface, the in-memory implementation and the idle timeout."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ B = TypeVar("B")
 
 
 class LinkClosed(Exception):
-    """The other end is gone."""
+    """The link is closed or the other end is gone."""
 
 
 class Transport(Protocol[Out, In]):
+    """One end of a link."""
+
     async def send(self, message: Out) -> None:
-        """Hand over `message`; waits while the road is full. Raises LinkClosed."""
+        """Send a message. Waits while the transport is full. Raises LinkClosed."""
         ...
 
     async def receive(self) -> In:
-        """The next message. Raises LinkClosed."""
+        """Return the next message. Raises LinkClosed."""
         ...
 
     async def close(self) -> None: ...
 
 
 class _MemoryChannel(Generic[A]):
-    """One bounded direction of a memory link."""
+    """One direction of an in-memory link, with a bounded buffer."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -48,7 +50,7 @@ class _MemoryChannel(Generic[A]):
         self._filled.set()
 
     async def take(self) -> A:
-        """What was put before the end is still there after it."""
+        """Return the next message. Messages that were sent before the close are still returned."""
         while not self._messages:
             if self._closed:
                 raise LinkClosed
@@ -64,6 +66,8 @@ class _MemoryChannel(Generic[A]):
 
 
 class MemoryTransport(Generic[A, B]):
+    """One end of a link inside one process."""
+
     def __init__(self, outgoing: _MemoryChannel[A], incoming: _MemoryChannel[B]) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
@@ -80,46 +84,50 @@ class MemoryTransport(Generic[A, B]):
 
 
 def memory_pair(size: int = 256) -> tuple[MemoryTransport[A, B], MemoryTransport[B, A]]:
-    """Two joined ends: what one sends the other receives."""
+    """Return two connected ends."""
     forward: _MemoryChannel[A] = _MemoryChannel(size)
     backward: _MemoryChannel[B] = _MemoryChannel(size)
     return MemoryTransport(forward, backward), MemoryTransport(backward, forward)
 
 
 class IdleTimeoutReceiver(Generic[A]):
-    """One end's hearing. `watch` runs beside it: one timer for the whole life of a link, none for each message."""
+    """Receives messages and detects a link that is idle for too long.
 
-    def __init__(self, transport: Transport[Any, A], patience: float) -> None:
+    `watch` runs as a task beside `receive`, so that there is one timer for the link and none for each message.
+    """
+
+    def __init__(self, transport: Transport[Any, A], idle_timeout: float) -> None:
         self._transport = transport
-        self._patience = patience
+        self._idle_timeout = idle_timeout
         self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
-        """Since when we have been waiting; while we are busy with what we heard, silence is ours."""
+        self._waiting_since: float | None = None
+        """When `receive` began to wait. None while a message is being handled, which does not count as idle."""
 
     async def receive(self) -> A:
-        """The next message. Raises LinkClosed."""
-        self._since = self._loop.time()
+        """Return the next message. Raises LinkClosed."""
+        self._waiting_since = self._loop.time()
         try:
             return await self._transport.receive()
         finally:
-            self._since = None
+            self._waiting_since = None
 
     async def watch(self) -> NoReturn:
-        """Raises LinkClosed once `receive` has waited for too long."""
+        """Raise LinkClosed once `receive` has waited longer than the idle timeout."""
         while True:
-            since = self._loop.time() if self._since is None else self._since
-            left = since + self._patience - self._loop.time()
+            now = self._loop.time()
+            since = now if self._waiting_since is None else self._waiting_since
+            left = since + self._idle_timeout - now
             if left <= 0:
-                raise self._silent()
+                raise self._idle_error()
             await asyncio.sleep(left)
 
-    async def first(self) -> A:
-        """The message a link begins with, when nobody watches yet. Raises LinkClosed."""
+    async def receive_first(self) -> A:
+        """Return the first message, before `watch` runs. Raises LinkClosed."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._idle_timeout):
                 return await self._transport.receive()
         except TimeoutError:
-            raise self._silent() from None
+            raise self._idle_error() from None
 
-    def _silent(self) -> LinkClosed:
-        return LinkClosed(f"silent for {self._patience:g} s")
+    def _idle_error(self) -> LinkClosed:
+        return LinkClosed(f"nothing was received for {self._idle_timeout:g} s")

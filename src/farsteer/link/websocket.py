@@ -1,4 +1,4 @@
-"""The road from a runner to a hub on another process or machine: a websocket to the hub's `/link`."""
+"""The runner's websocket transport to the `/link` endpoint of a hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class RunnerWebSocketTransport:
-    """A runner's end of the link. The link's own Ping keeps it alive and notices its death."""
+    """The runner's end of a link. Liveness is checked by the link's own Ping messages."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
@@ -44,10 +44,10 @@ class RunnerWebSocketTransport:
 async def connect(
     url: str, token: str, *, allow_insecure: bool = False, open_timeout: float = 10.0
 ) -> RunnerWebSocketTransport:
-    """Reach the hub at `url` with an access token, which travels in a header and never in the URL.
+    """Connect to the hub at `url`. The access token is sent in a header, never in the URL.
 
-    Raises Unauthorized if the hub refuses the token, LinkClosed if it cannot be reached, and BadRequest if `url`
-    would send the token in clear over a network.
+    Raises Unauthorized if the hub refuses the token, LinkClosed if the hub cannot be reached, and BadRequest if `url`
+    would send the token unencrypted over a network.
     """
     address = link_address(url, allow_insecure=allow_insecure)
     try:
@@ -71,16 +71,16 @@ async def connect(
 
 
 def link_address(url: str, *, allow_insecure: bool = False) -> str:
-    """The websocket address of the hub at `url`."""
+    """Return the websocket URL of the link endpoint. Raises BadRequest for a URL that must not be used."""
     parts = urlsplit(url)
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None or not parts.hostname:
-        raise BadRequest(f"{url!r} is no address of a hub; it looks like https://host:port")
+        raise BadRequest(f"{url!r} is not the URL of a hub; use a URL such as https://host:port")
     if parts.username is not None or parts.query or parts.fragment:
-        raise BadRequest("the address of a hub holds no credentials, query or fragment")
+        raise BadRequest("the URL of a hub must not contain credentials, a query or a fragment")
     if scheme == "ws" and not _is_loopback(parts) and not allow_insecure:
         raise BadRequest(
-            f"{url} would send the token in clear over the network; use https, or allow it explicitly"
+            f"{url} would send the token unencrypted over the network; use https, or allow it explicitly"
         )
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/link"
 

@@ -147,10 +147,10 @@ class Runner:
 
     async def _welcomed(self, welcome: Welcome) -> None:
         """What the hub has tells the sessions of an earlier life where they are; only then do they go on."""
-        for session in welcome.unknown:
+        for session in welcome.deleted:
             await self.forget(session)
         for session, actor in self._actors.items():
-            if not actor.begun and session not in welcome.strangers:
+            if not actor.begun and session not in welcome.foreign:
                 actor.catch_up(welcome.acked.get(session, 0))
                 self._lanes.restate(actor.state)
                 actor.begin()

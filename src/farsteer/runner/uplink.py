@@ -74,7 +74,7 @@ class Uplink:
         ear = IdleTimeoutReceiver(transport, IDLE_TIMEOUT_SECONDS)
         try:
             await transport.send(Hello(machine=machine, sessions=self._lanes.last_seqs()))
-            welcome = await ear.first()
+            welcome = await ear.receive_first()
             if isinstance(welcome, Refused):
                 _log.error("the hub refuses this machine: %s", welcome.reason)
                 return _LONGEST_DELAY
@@ -82,7 +82,7 @@ class Uplink:
                 raise LinkClosed(f"expected a welcome, got {type(welcome).__name__}")
             await self._welcomed(welcome)
             await self._journal.confirm(welcome.acked)
-            self._lanes.open(welcome.acked, welcome.strangers)
+            self._lanes.open(welcome.acked, welcome.foreign)
             self.connected.set()
             delay = _FIRST_DELAY
             async with asyncio.TaskGroup() as tasks:
@@ -142,7 +142,7 @@ class Uplink:
         if lane.state_due and last == lane.state.seq:
             state, lane.state_due = lane.state, False
         lane.sent = last
-        await transport.send(Events(session=session, items=items, state=state))
+        await transport.send(Events(session=session, entries=items, state=state))
 
     async def _ping(self, transport: LinkTransport) -> None:
         while True:

@@ -1,1 +1,1 @@
-"""What hub and runner share of SQLite: a group-commit writer, readers, migrations, and the home they live in."""
+"""SQLite storage for hub and runner: the group-commit writer, readers, migrations and the home directory."""

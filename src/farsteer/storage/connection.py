@@ -1,4 +1,4 @@
-"""How we open SQLite: write-ahead log, every commit on the disk before it counts, files for the owner only."""
+"""SQLite connections: write-ahead log, synchronous commits, files readable by the owner only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -8000",
 )
-# A checkpoint writes each changed page once: rarer ones write hot pages less often. 16 MB of log is read in no time.
+# A checkpoint writes each changed page once, so fewer checkpoints write hot pages less often.
 _WRITER_PRAGMAS = ("PRAGMA wal_autocheckpoint = 4000", "PRAGMA journal_size_limit = 33554432")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode: transactions are begun and ended by name.
+    """Open a connection in autocommit mode. Callers begin and end transactions explicitly.
 
-    It is not bound to a thread, so that its owner may close it from another one; it is used from one at a time.
+    The connection is not bound to a thread, so another thread may close it. Use it from one thread at a time.
     """
     _create_private(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -37,5 +37,5 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 
 def _create_private(path: Path) -> None:
-    """SQLite gives its log files the mode of the database, so it is enough to create that one right."""
+    """Create the file with mode 0600. SQLite gives its log files the mode of the database."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

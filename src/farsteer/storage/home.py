@@ -1,4 +1,4 @@
-"""The home: the directory a hub or a runner keeps everything in, for its owner only, and one process at a time."""
+"""The home directory of a hub or a runner: private to its owner and locked by one process at a time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ _MAX_SECRET = 4096
 
 
 def prepare_home(home: Path) -> Path:
-    """Make `home` if it is not there, closed to everybody else."""
+    """Create the directory if it does not exist and set its mode to 0700. Returns `home`."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     home.chmod(0o700)
     return home
 
 
 class HomeLock:
-    """Held from construction until `release` or the end of the process, however it ends."""
+    """A lock on a home, held from construction until `release` or the end of the process.
+
+    Raises Conflict if another process holds it.
+    """
 
     def __init__(self, home: Path, name: str) -> None:
         path = home / f"{name}.lock"
@@ -35,14 +38,14 @@ class HomeLock:
         os.pwrite(self._file, f"process {os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Idempotent. The file stays: removing it would let two processes lock two files of the same name."""
+        """Release the lock. Idempotent. The file stays, because removing it would let two processes hold the lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def read_secret(path: Path) -> bytes | None:
-    """What a file for the owner only holds, or None if there is none. One that was left open is closed."""
+    """Return the content of a secret file, or None if it does not exist. Loose permissions are set to 0600."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -56,7 +59,7 @@ def read_secret(path: Path) -> bytes | None:
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """Whole or not at all, 0600 from its first byte, and on the disk when this returns."""
+    """Write a secret file atomically and durably. The file has mode 0600 from the start."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

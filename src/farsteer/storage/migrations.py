@@ -1,4 +1,4 @@
-"""Numbered changes of a schema, each in its own transaction. `PRAGMA user_version` says how many were made."""
+"""Schema migrations. Each runs in its own transaction; `PRAGMA user_version` holds the number of applied ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from farsteer.core.errors import Conflict
 @dataclass(frozen=True, slots=True)
 class Migration:
     number: int
-    """From 1, without gaps."""
+    """Starts at 1 and has no gaps."""
     change: str | Callable[[sqlite3.Connection], None]
-    """SQL statements, or code that runs some."""
+    """SQL statements, or a function that runs them."""
 
 
 def version(db: sqlite3.Connection) -> int:
@@ -22,13 +22,13 @@ def version(db: sqlite3.Connection) -> int:
 
 
 def migrate(db: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
-    """Bring the schema up to date. One that a newer Farsteer made is refused untouched."""
+    """Bring the schema up to date. Raises Conflict if a newer version of Farsteer wrote the database."""
     assert [migration.number for migration in migrations] == list(range(1, len(migrations) + 1))
     held = version(db)
     if held > len(migrations):
         raise Conflict(
-            f"this database has schema {held}, and this version of Farsteer knows schemas up to {len(migrations)}:"
-            " it was written by a newer version, start that one",
+            f"this database has schema {held}, but this version of Farsteer supports schemas up to {len(migrations)};"
+            " start the newer version that wrote it",
             schema=held,
             known=len(migrations),
         )
@@ -40,7 +40,7 @@ def _apply(db: sqlite3.Connection, migration: Migration) -> None:
     db.execute("BEGIN IMMEDIATE")
     try:
         if isinstance(migration.change, str):
-            # executescript would commit before its first statement
+            # executescript() would commit the open transaction first.
             for statement in _statements(migration.change):
                 db.execute(statement)
         else:
@@ -54,7 +54,7 @@ def _apply(db: sqlite3.Connection, migration: Migration) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """A semicolon ends a statement unless it stands in a string, a comment or a trigger."""
+    """Split a script into statements. A semicolon in a string, a comment or a trigger does not end a statement."""
     statement = ""
     for piece in script.split(";"):
         statement += piece + ";"

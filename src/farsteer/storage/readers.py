@@ -1,4 +1,4 @@
-"""Readers of a database: a few threads, each with its own connection that cannot write."""
+"""A small pool of reader threads, each with its own read-only connection."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ T = TypeVar("T")
 
 
 class Readers:
-    """Reads see every commit that was answered before they were asked, and never wait for the writer."""
+    """Runs reads in threads. A read sees every commit that completed before it was requested."""
 
     def __init__(self, path: Path, threads: int = 2) -> None:
         self._path = path
         self._closed = False
-        self._own = threading.local()
+        self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._pool = ThreadPoolExecutor(threads, f"reader {path.name}")
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` reads, in one snapshot."""
+        """Run `work` in one snapshot and return its result. Raises Unavailable after `close`."""
         if self._closed:
             raise Unavailable("the database is closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
 
     async def close(self) -> None:
-        """Wait for the reads that run. Idempotent."""
+        """Wait for running reads and close the connections. Idempotent."""
         self._closed = True
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._shut_down)
 
-    def _end(self) -> None:
+    def _shut_down(self) -> None:
         self._pool.shutdown(cancel_futures=True)
         for connection in self._connections:
             connection.close()
@@ -52,8 +52,8 @@ class Readers:
                 db.execute("COMMIT")
 
     def _connection(self) -> sqlite3.Connection:
-        db: sqlite3.Connection | None = getattr(self._own, "db", None)
+        db: sqlite3.Connection | None = getattr(self._local, "db", None)
         if db is None:
-            db = self._own.db = connect(self._path, query_only=True)
+            db = self._local.db = connect(self._path, query_only=True)
             self._connections.append(db)
         return db

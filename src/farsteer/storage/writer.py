@@ -1,7 +1,7 @@
-"""The one writer of a database: a thread with group commit.
+"""The single writer of a database: a thread with group commit.
 
-Jobs that arrive while a commit runs form the next transaction, so under load many jobs share one sync of the disk, and
-a lone job waits for nothing. A job's answer is given when its transaction is on the disk.
+Jobs that arrive while a commit runs form the next transaction. Under load many jobs share one sync of the disk, and a
+single job is committed at once. A job completes after its transaction is on disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 MAX_WAITING = 1024
-"""Jobs submitted and not yet answered; more of them wait for room."""
+"""The maximum number of incomplete jobs. `submit` waits while there are more."""
 _MAX_BATCH = 1024
 
 
@@ -49,12 +49,12 @@ class _Job(Generic[T]):
         self.result = self.work(db)
 
     def deliver(self) -> None:
-        """On the event loop. The commit stands whatever becomes of the one who asked for it."""
+        """Complete the job on the event loop. The commit stands even if the caller was cancelled."""
         if self.error is None and self.then is not None:
             try:
                 self.then(self.result)
             except Exception:  # noqa: BLE001
-                _log.exception("what follows a commit failed")
+                _log.exception("callback after a commit failed")
         if self.future.done():
             return
         if self.error is not None:
@@ -64,7 +64,7 @@ class _Job(Generic[T]):
 
 
 class Writer:
-    """Use `Writer.open`. All methods belong to the event loop it was opened on."""
+    """Create it with `Writer.open`. All methods must be called on the event loop it was opened on."""
 
     def __init__(self, path: Path, migrations: Sequence[Migration], max_waiting: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class Writer:
     async def open(
         cls, path: Path, migrations: Sequence[Migration] = (), *, max_waiting: int = MAX_WAITING
     ) -> Writer:
-        """Create the database if it is not there, and bring its schema up to date."""
+        """Open or create the database and apply missing migrations."""
         writer = cls(path, migrations, max_waiting)
         writer._thread.start()
         try:
@@ -94,10 +94,14 @@ class Writer:
     async def submit(
         self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None
     ) -> asyncio.Future[T]:
-        """Queue `work`, waiting only while too much is queued. Jobs run in the order they were submitted.
+        """Queue `work` and return a future for its result. Jobs run in the order of submission.
 
-        `work` runs inside a transaction and may run twice, so it changes nothing but the database. `then` is called on
-        the event loop after the commit, in the order of submission, before anybody waiting sees the result.
+        Args:
+            work: runs in the writer's thread inside a transaction. It may run twice, so it must have no effect other
+                than on the database.
+            then: called on the event loop after the commit, in the order of submission and before the future completes.
+
+        Raises Unavailable after `close`.
         """
         await self._room.acquire()
         if self._closed:
@@ -110,11 +114,11 @@ class Writer:
     async def run(
         self, work: Callable[[sqlite3.Connection], T], then: Callable[[T], None] | None = None
     ) -> T:
-        """`submit`, and wait for the commit."""
+        """Submit `work`, wait for the commit and return the result."""
         return await (await self.submit(work, then))
 
     async def close(self) -> None:
-        """Finish what is queued, refuse the rest. Idempotent."""
+        """Finish queued jobs and refuse new ones. Idempotent."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
@@ -126,7 +130,7 @@ class Writer:
             job.deliver()
             self._room.release()
 
-    # -- in the thread
+    # -- writer thread
 
     def _main(self, path: Path, migrations: Sequence[Migration]) -> None:
         try:
@@ -137,15 +141,15 @@ class Writer:
                 db.close()
                 raise
         except BaseException as error:  # noqa: BLE001
-            self._loop.call_soon_threadsafe(_settle, self._opened, error)
-            self._loop.call_soon_threadsafe(_settle, self._ended)
+            self._loop.call_soon_threadsafe(_complete, self._opened, error)
+            self._loop.call_soon_threadsafe(_complete, self._ended)
             return
-        self._loop.call_soon_threadsafe(_settle, self._opened)
+        self._loop.call_soon_threadsafe(_complete, self._opened)
         try:
             self._serve(db)
         finally:
             db.close()
-            self._loop.call_soon_threadsafe(_settle, self._ended)
+            self._loop.call_soon_threadsafe(_complete, self._ended)
 
     def _serve(self, db: sqlite3.Connection) -> None:
         last = False
@@ -168,10 +172,10 @@ class Writer:
 
     def _commit(self, db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
         try:
-            if not _together(db, batch):
-                _apart(db, batch)
+            if not _run_in_one_transaction(db, batch):
+                _run_in_savepoints(db, batch)
         except BaseException as error:  # noqa: BLE001
-            # The transaction itself failed (a full disk, an I/O error): nobody's job is stored.
+            # The transaction itself failed, for example on a full disk: no job of the batch is stored.
             for job in batch:
                 job.error = job.error or error
             if db.in_transaction:
@@ -179,8 +183,8 @@ class Writer:
                     db.execute("ROLLBACK")
 
 
-def _together(db: sqlite3.Connection, batch: list[_Job[Any]]) -> bool:
-    """All jobs in one transaction; False if one failed after it had changed something, and all is rolled back."""
+def _run_in_one_transaction(db: sqlite3.Connection, batch: list[_Job[Any]]) -> bool:
+    """Run all jobs in one transaction. Returns False after a rollback, if a job failed after changing something."""
     db.execute("BEGIN IMMEDIATE")
     for job in batch:
         before = db.total_changes
@@ -196,8 +200,8 @@ def _together(db: sqlite3.Connection, batch: list[_Job[Any]]) -> bool:
     return True
 
 
-def _apart(db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
-    """The same again, each job in a savepoint of its own, so that one that fails takes nothing with it."""
+def _run_in_savepoints(db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
+    """Run all jobs in one transaction with a savepoint for each, so that a failing job undoes only its own changes."""
     db.execute("BEGIN IMMEDIATE")
     for job in batch:
         db.execute("SAVEPOINT job")
@@ -212,7 +216,7 @@ def _apart(db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
     db.execute("COMMIT")
 
 
-def _settle(future: asyncio.Future[None], error: BaseException | None = None) -> None:
+def _complete(future: asyncio.Future[None], error: BaseException | None = None) -> None:
     if future.done():
         return
     if error is None:
