@@ -21,7 +21,7 @@ from farsteer.core.queue import Delivery, ItemState
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode
 from farsteer.hub import Hub
-from farsteer.hub.caller import ALL_SCOPES, Caller
+from farsteer.hub.auth.caller import ALL_SCOPES, Caller
 from farsteer.link.messages import EncodedEntry, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.context import Limits

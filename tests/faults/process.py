@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 HUB_STEPS = (
-    "farsteer.hub.sessions:Sessions.send",
+    "farsteer.hub.services.sessions:Sessions.send",
     "farsteer.hub.store.sqlite:SqliteStore.accept",
     "farsteer.hub.store.sqlite:SqliteStore.offer",
     "farsteer.hub.store.sqlite:SqliteStore.append",
-    "farsteer.hub.machines:Machines.call",
-    "farsteer.hub.runner_link:RunnerLink._send",
-    "farsteer.hub.runner_link:RunnerLink._settle",
+    "farsteer.hub.services.machines:Machines.call",
+    "farsteer.hub.link.connection:RunnerLink._send",
+    "farsteer.hub.link.connection:RunnerLink._settle",
     "farsteer.storage.writer:Writer._commit",
 )
 RUNNER_STEPS = (

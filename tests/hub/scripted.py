@@ -20,7 +20,7 @@ from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
 from farsteer.hub import Caller, Hub, Scope
-from farsteer.hub.caller import ALL_SCOPES
+from farsteer.hub.auth.caller import ALL_SCOPES
 from farsteer.hub.feed import SyncEvent
 from farsteer.link.messages import (
     Ack,

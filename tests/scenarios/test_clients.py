@@ -261,7 +261,7 @@ async def test_94_event_of_session_a_never_alters_b(stack: Stack, me: Account, c
 async def test_95_four_parallel_permissions(stack: Stack, me: Account, session: AsyncSession) -> None:
     """Each is answered by itself, in any order, and only by its own answer; a failed delivery leaves it open.
 
-    The latter alone: tests/hub/test_approvals.py, test_an_answer_that_did_not_arrive_leaves_the_approval_open.
+    The latter alone: tests/hub/services/test_approvals.py, test_an_answer_that_did_not_arrive_leaves_the_approval_open.
     """
     await session.send("several 4")
 

@@ -25,7 +25,7 @@ from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage
 from farsteer.hub import Hub
-from farsteer.hub.secrets import owner_token
+from farsteer.hub.auth.secrets import owner_token
 from farsteer.runner.runner import Runner
 from farsteer.runner.settings import load_settings
 from farsteer.storage.home import HomeLock

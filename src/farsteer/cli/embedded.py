@@ -11,7 +11,7 @@ from farsteer.core.errors import Conflict
 from farsteer.core.ids import DEFAULT_NAMESPACE
 from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Caller, Hub
-from farsteer.hub.caller import ALL_SCOPES
+from farsteer.hub.auth.caller import ALL_SCOPES
 
 OWNER = Caller(
     namespace=DEFAULT_NAMESPACE,

@@ -11,7 +11,7 @@ import logging
 
 from farsteer.core.commands import Send
 from farsteer.core.errors import ErrorCode, FarsteerError
-from farsteer.hub.machines import Machines
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 
 from farsteer.core.clock import Clock, now_ms
-from farsteer.hub.approvals import Approvals
-from farsteer.hub.creation import Creator
+from farsteer.hub.auth.tokens import Tokens
 from farsteer.hub.dispatch import Dispatch
-from farsteer.hub.exporting import Exports
 from farsteer.hub.feed import Feed
-from farsteer.hub.forks import Forks
-from farsteer.hub.imports import Imports
-from farsteer.hub.link import LinkServer
-from farsteer.hub.machines import Machines
+from farsteer.hub.link.server import LinkServer
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.presence import Presence
-from farsteer.hub.rewinds import Rewinds
-from farsteer.hub.sessions import Sessions
+from farsteer.hub.services.approvals import Approvals
+from farsteer.hub.services.creation import Creator
+from farsteer.hub.services.exports import Exports
+from farsteer.hub.services.forks import Forks
+from farsteer.hub.services.imports import Imports
+from farsteer.hub.services.machines import Machines
+from farsteer.hub.services.presence import Presence
+from farsteer.hub.services.rewinds import Rewinds
+from farsteer.hub.services.sessions import Sessions
+from farsteer.hub.services.usage import UsageDesk
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite import SqliteStore
 from farsteer.hub.tasks import Tasks
-from farsteer.hub.tokens import Tokens
-from farsteer.hub.usage import UsageDesk
 from farsteer.link.messages import IDLE_TIMEOUT_SECONDS
 from farsteer.storage.home import HomeLock, prepare_home
 

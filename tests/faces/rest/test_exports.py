@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.hub import Hub, exporting
-from farsteer.hub.exporting import Export
+from farsteer.hub import Hub
+from farsteer.hub.services import exports
+from farsteer.hub.services.exports import Export
 from farsteer.hub.store.base import LogPage
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner
@@ -62,7 +63,7 @@ async def long_session(hub: Hub, runner: ScriptedRunner) -> str:
 async def test_a_client_that_goes_away_stops_its_export(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "_PAGE", 1)
+    monkeypatch.setattr(exports, "_PAGE", 1)
     hub = hub_only.hub
     read, export = hub.store.page, hub.exports.export
     pages: list[int] = []
@@ -92,7 +93,7 @@ async def test_a_client_that_goes_away_stops_its_export(
 async def test_an_export_that_fails_on_the_way_does_not_look_whole(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporting, "_PAGE", 1)
+    monkeypatch.setattr(exports, "_PAGE", 1)
     async with ScriptedRunner(hub_only.hub) as runner:
         session_id = await long_session(hub_only.hub, runner)
         owner = await hub_only.sign_in()

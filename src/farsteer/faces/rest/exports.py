@@ -13,7 +13,7 @@ from farsteer.core.api import RequestBody
 from farsteer.core.errors import FarsteerError
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
-from farsteer.hub.exporting import Export, ExportFormat
+from farsteer.hub.services.exports import Export, ExportFormat
 from farsteer.server.responses import HEADERS
 
 _log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from farsteer.core.api import RewindSession, SessionRewound
 from farsteer.core.commands import Rewind
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, MachineOffline, NotCapable
 from farsteer.core.events import Rewound, UserMessage
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
-from farsteer.hub.machines import Machines
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Place, Store
 from farsteer.hub.view import SessionRow
 from farsteer.link.messages import Reply

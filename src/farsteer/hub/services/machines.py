@@ -9,7 +9,7 @@ from farsteer.core.api import AgentOnMachine, AgentsResponse, AgentView, Machine
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.commands import Command, Create, Delete, Rewind
 from farsteer.core.errors import FarsteerError, MachineOffline
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.store.base import Connected, Store
 from farsteer.hub.tasks import Tasks

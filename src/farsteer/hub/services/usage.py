@@ -6,7 +6,7 @@ from datetime import date
 
 from farsteer.core.api import UsageGrouping, UsageResponse
 from farsteer.core.errors import BadRequest
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.store.base import Store, UsageFilter
 
 MAX_GROUPS = 1000

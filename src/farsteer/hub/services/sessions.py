@@ -28,12 +28,12 @@ from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment, Delivery, QueueItem
 from farsteer.core.wire import encode
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
-from farsteer.hub.creation import Creation, Creator
 from farsteer.hub.dispatch import Dispatch
-from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.services.creation import Creation, Creator
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import SessionFilter, Store
 from farsteer.hub.view import joined_queue, session_view
 

@@ -11,7 +11,7 @@ import msgspec
 
 from farsteer.core.clock import Clock
 from farsteer.core.errors import ErrorCode, Unauthorized
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 
 if TYPE_CHECKING:
     from joserfc.jwk import OctKey

@@ -15,9 +15,9 @@ from farsteer.core.errors import BadRequest, NotFound
 from farsteer.core.events import Entry, Role
 from farsteer.core.wire import encode
 from farsteer.hub import Hub
-from farsteer.hub import usage as usage_module
+from farsteer.hub.services import usage as usage_module
+from farsteer.hub.services.usage import UsageDesk
 from farsteer.hub.store import log as log_table
-from farsteer.hub.usage import UsageDesk
 from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller

@@ -1,7 +1,7 @@
 import pytest
 
 from farsteer.core.errors import RateLimited
-from farsteer.hub.throttle import Throttle
+from farsteer.hub.auth.rate_limit import Throttle
 
 
 def test_failures_come_back_one_by_one() -> None:

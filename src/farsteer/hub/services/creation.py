@@ -19,10 +19,10 @@ from farsteer.core.modes import requested_mode
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionType
 from farsteer.core.wire import decode, encode
-from farsteer.hub.caller import Caller
+from farsteer.hub.auth.caller import Caller
 from farsteer.hub.dispatch import Dispatch
-from farsteer.hub.machines import Machines
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Recalled, Store
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import LogLine, Reply

@@ -6,7 +6,7 @@ import pytest
 from farsteer.core.api import AuthRequest, NewToken
 from farsteer.core.errors import BadRequest, ErrorCode, Forbidden, NotFound, RateLimited, Unauthorized
 from farsteer.hub import Caller, Hub, Scope
-from farsteer.hub.caller import ALL_SCOPES
+from farsteer.hub.auth.caller import ALL_SCOPES
 from tests.hub.conftest import OWNER_TOKEN
 from tests.hub.scripted import ScriptedRunner
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from farsteer.core.errors import Forbidden
 from farsteer.core.ids import is_uuid
 from farsteer.hub.feed import Feed
-from farsteer.hub.machines import Machines
+from farsteer.hub.link.connection import LinkTransport, RunnerLink
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.runner_link import LinkTransport, RunnerLink
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import IDLE_TIMEOUT_SECONDS, PROTOCOL, Hello, Refused

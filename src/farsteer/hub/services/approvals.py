@@ -11,8 +11,8 @@ from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, ApprovalView
 from farsteer.core.approvals import Answer, Approval, check_answer
 from farsteer.core.commands import AnswerApproval
 from farsteer.core.errors import AlreadyAnswered, NotFound
-from farsteer.hub.caller import Caller, Scope
-from farsteer.hub.machines import Machines
+from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Resolved, Store
 from farsteer.hub.view import SessionRow
 

@@ -23,7 +23,7 @@ from farsteer.core.errors import (
 )
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub, Scope
-from farsteer.hub import machines as machines_module
+from farsteer.hub.services import machines as machines_module
 from farsteer.link.messages import Call, Reply
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner, caller, refuse, silent

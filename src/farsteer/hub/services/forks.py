@@ -9,9 +9,9 @@ from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.events import UserMessage
 from farsteer.core.ids import new_id
 from farsteer.core.session import Fork, SessionSpec
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
-from farsteer.hub.creation import Creation, Creator
+from farsteer.hub.services.creation import Creation, Creator
 from farsteer.hub.store.base import Copied, Store
 from farsteer.hub.view import SessionRow
 

@@ -11,9 +11,9 @@ from farsteer.core.commands import Prewarm
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.core.wire import encode
-from farsteer.hub.caller import Caller, Scope
+from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.feed import Feed, sync_event
-from farsteer.hub.machines import Machines
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
 from farsteer.hub.view import SessionRow

@@ -13,7 +13,7 @@ from farsteer.core.errors import ErrorCode, MachineOffline, NotFound, Unavailabl
 from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
-from farsteer.hub import machines as machines_module
+from farsteer.hub.services import machines as machines_module
 from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create

@@ -12,7 +12,7 @@ from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import ItemState
 from farsteer.hub import Hub, Scope
-from farsteer.hub import machines as machines_module
+from farsteer.hub.services import machines as machines_module
 from farsteer.link.messages import Call, LogLine, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import Audience, ScriptedRunner, caller, refuse, silent

@@ -29,13 +29,13 @@ from farsteer.core.api import (
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthorized
 from farsteer.core.ids import DEFAULT_NAMESPACE, is_namespace, new_id
-from farsteer.hub.caller import ALL_SCOPES, Caller, Scope
-from farsteer.hub.jwt import LIFETIME_MS, Jwts
+from farsteer.hub.auth.caller import ALL_SCOPES, Caller, Scope
+from farsteer.hub.auth.jwt import LIFETIME_MS, Jwts
+from farsteer.hub.auth.rate_limit import Throttle
+from farsteer.hub.auth.secrets import owner_token, signing_key
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.secrets import owner_token, signing_key
 from farsteer.hub.store.base import Store, TokenRow
 from farsteer.hub.tasks import Tasks
-from farsteer.hub.throttle import Throttle
 
 _log = logging.getLogger(__name__)
 

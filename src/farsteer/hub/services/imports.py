@@ -11,9 +11,9 @@ from farsteer.core.commands import ListConversations
 from farsteer.core.errors import AgentError, ErrorCode, MachineOffline
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.session import SessionSpec, StoredConversation
-from farsteer.hub.caller import Caller, Scope
-from farsteer.hub.creation import Creation, Creator
-from farsteer.hub.machines import Machines
+from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.services.creation import Creation, Creator
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 
 SOURCE = "import"

@@ -1,0 +1,1 @@
+"""The hub's side of the link: runners connect here."""
