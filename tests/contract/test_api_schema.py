@@ -1,4 +1,4 @@
-"""Whatever is sent to the API: no defect of ours, and every answer is what the OpenAPI document promises."""
+"""Random requests: no 5xx, and every answer matches the OpenAPI description."""
 
 import asyncio
 import queue

@@ -1,4 +1,4 @@
-"""The external-access document, sentence by sentence: signing in, machines, creating sessions, namespaces."""
+"""The contract of docs/api.md: sign in, machines, creating sessions, namespaces."""
 
 import base64
 import subprocess
@@ -39,7 +39,7 @@ def make_repository(path: Path) -> None:
         subprocess.run(["git", *command], cwd=path, check=True)
 
 
-# -- 认证流程: signing in
+# -- Sign in
 
 
 async def test_an_access_token_is_exchanged_for_a_jwt(anybody: httpx.AsyncClient) -> None:
@@ -75,7 +75,7 @@ async def test_a_wrong_access_token_is_refused(anybody: httpx.AsyncClient) -> No
         assert OWNER not in response.text
 
 
-# -- 获取可用机器: machines
+# -- Requests: machines
 
 
 async def test_machines_say_whether_they_are_active(owner: Account) -> None:
@@ -86,7 +86,7 @@ async def test_machines_say_whether_they_are_active(owner: Account) -> None:
     assert machine["active"] is True
 
 
-# -- 创建 Session: creating a session
+# -- Create a session
 
 
 async def test_a_session_is_created(stack: Stack, owner: Account, machine_id: str) -> None:
@@ -116,7 +116,7 @@ async def test_source_is_external_api_unless_said(stack: Stack, owner: Account) 
     assert (await owner.session(await stack.create(owner, source="jenkins")))["source"] == "jenkins"
 
 
-async def test_every_field_of_the_document_is_taken(stack: Stack, owner: Account) -> None:
+async def test_every_documented_field_is_accepted(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(
         owner,
         yolo=True,
@@ -164,7 +164,7 @@ async def test_a_worktree_is_made_beside_the_repository(stack: Stack, owner: Acc
 
 
 def failed(response: httpx.Response, status: int, code: str) -> str:
-    """The document's failure; its message."""
+    """Return the message of a documented failure."""
     assert response.status_code == status, response.text
     body = response.json()
     assert body.keys() == {"type", "message", "logs"}
@@ -232,7 +232,7 @@ async def test_an_idempotency_key_makes_one_session(stack: Stack, owner: Account
         failed(refused, 400, "bad_request")
 
 
-# -- 注意事项: namespaces
+# -- Namespaces
 
 
 async def test_namespaces_are_isolated(stack: Stack, owner: Account) -> None:
