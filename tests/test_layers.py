@@ -143,7 +143,7 @@ def test_the_cli_and_the_runner_start_without_the_hubs_libraries(modules: list[s
         ("core/x.py", "from farsteer import Client", False),
         ("core/x.py", "from farsteer import __version__", True),
         ("core/x.py", "from .events import Event", True),
-        ("hub/x.py", "from farsteer.runner.actor import Actor", False),
+        ("hub/x.py", "from farsteer.runner.session.actor import Actor", False),
         ("hub/store/x.py", "from ...agents import base", False),
         ("hub/x.py", "from farsteer.link import messages", True),
         ("runner/x.py", "def f():\n    from farsteer import hub", False),

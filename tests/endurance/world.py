@@ -24,8 +24,8 @@ from farsteer.hub import Hub
 from farsteer.hub.auth.caller import ALL_SCOPES, Caller
 from farsteer.link.messages import EncodedEntry, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
-from farsteer.runner.context import Limits
 from farsteer.runner.runner import Runner
+from farsteer.runner.session.context import Limits
 from tests.endurance.agent import Memory, RandomAdapter
 from tests.endurance.clock import Mortal, VirtualLoop, make_task
 from tests.endurance.disk import InlineReaders, InlineWriter

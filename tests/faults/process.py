@@ -28,10 +28,10 @@ HUB_STEPS = (
 )
 RUNNER_STEPS = (
     "farsteer.runner.runner:Runner.handle",
-    "farsteer.runner.log:SessionLog.flush",
+    "farsteer.runner.session.log:SessionLog.flush",
     "farsteer.runner.journal:Journal.append",
     "farsteer.runner.journal:Journal.confirm",
-    "farsteer.runner.turns:TurnDesk.deliver",
+    "farsteer.runner.session.turns:TurnManager.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
     "farsteer.agents.demo.launch:DemoLaunch._hear",
@@ -40,7 +40,7 @@ RUNNER_STEPS = (
     "farsteer.storage.writer:Writer._commit",
 )
 AGENT_STEPS = (
-    "farsteer.runner.turns:TurnDesk.deliver",
+    "farsteer.runner.session.turns:TurnManager.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
     "farsteer.agents.demo.launch:DemoLaunch._hear",

@@ -14,7 +14,7 @@ from farsteer.agents.posix import mark_of
 from farsteer.core import events as ev
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode
-from farsteer.runner.reaping import home_id
+from farsteer.runner.orphans import home_id
 from tests.promises.station import SECONDS, Station, machine_is
 from tests.promises.test_nothing_is_lost import log_of, until_logged
 from tests.support.eventually import eventually

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner.actor import SessionActor
-from farsteer.runner.context import ActorContext, Limits
-from farsteer.runner.journal import Journal, Stored
-from farsteer.runner.log import SessionLog
+from farsteer.runner.journal import Journal, StoredSession
+from farsteer.runner.session.actor import SessionActor
+from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.runner.session.log import SessionLog
 from tests.runner.scripted import Recorder, ScriptedAdapter
 
 SESSION = "0f9d4a52-5c1e-4f6e-9d3a-0c8b8f0d1a11"
@@ -30,14 +30,14 @@ class Bench:
         asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]
         state = SessionState(id=SESSION, agent="scripted", directory=str(self.tmp_path))
         await self.journal.create(asked, state)
-        return self.begin(Stored(asked, state))
+        return self.begin(StoredSession(asked, state))
 
     async def reload(self) -> SessionActor:
         """What a runner does at its start."""
         (stored,) = await self.journal.load()
         return self.begin(stored)
 
-    def begin(self, stored: Stored) -> SessionActor:
+    def begin(self, stored: StoredSession) -> SessionActor:
         spec = stored.spec
         log = SessionLog(stored.state, self.journal, self.out, stored.settled, stored.payloads, stored.drafts)
         context = ActorContext(self.adapter, str(self.tmp_path), lambda _: {}, self.limits)

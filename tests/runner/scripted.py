@@ -15,8 +15,8 @@ from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnE
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.drafts import DraftKey, Piece
 from farsteer.runner.journal import Journal, Payloads
+from farsteer.runner.session.drafts import DraftDelta, DraftKey
 
 SECONDS = 10.0
 
@@ -189,7 +189,7 @@ class WatchedDisk(Journal):
         items: Sequence[EncodedEntry],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
-        drafts: Sequence[Piece] = (),
+        drafts: Sequence[DraftDelta] = (),
         finished: Sequence[DraftKey] = (),
     ) -> None:
         self.appends += 1

@@ -225,7 +225,7 @@ class Chat:
         """Nothing is planned: no process will be started or renewed by itself."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
-        return not actor._timers.running("warm")
+        return not actor._timers.is_running("prewarm")
 
     def resting(self) -> bool:
         """No process lives or is on its way, and none will come by itself."""

@@ -16,10 +16,10 @@ from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner.actor import SessionActor
-from farsteer.runner.context import ActorContext
 from farsteer.runner.journal import Journal
-from farsteer.runner.log import SessionLog
+from farsteer.runner.session.actor import SessionActor
+from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.log import SessionLog
 from tests.runner.scripted import Recorder
 from tests.scenarios.agents import RecordedDemo
 from tests.scenarios.chat import Chat

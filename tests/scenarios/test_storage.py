@@ -26,8 +26,8 @@ from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage
 from farsteer.hub import Hub
 from farsteer.hub.auth.secrets import owner_token
+from farsteer.runner.machine import load_settings
 from farsteer.runner.runner import Runner
-from farsteer.runner.settings import load_settings
 from farsteer.storage.home import HomeLock
 from tests.hub.scripted import caller
 from tests.promises.station import Station, machine_is

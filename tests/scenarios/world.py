@@ -19,10 +19,10 @@ from farsteer.core.events import Delta, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.hub import Hub
 from farsteer.hub.feed import MESSAGE, SyncEvent
-from farsteer.runner.context import Limits
 from farsteer.runner.journal import Journal
 from farsteer.runner.machine import machine_id
 from farsteer.runner.runner import Runner
+from farsteer.runner.session.context import Limits
 from tests.hub.scripted import caller
 from tests.scenarios.agents import RecordedDemo, RecordedDroid, Recording
 from tests.scenarios.chat import Chat

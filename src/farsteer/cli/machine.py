@@ -10,8 +10,8 @@ from pathlib import Path
 from farsteer.cli.lifetime import Lifetime, end, run_fast
 from farsteer.cli.logs import log_to_stderr
 from farsteer.link.websocket import connect
+from farsteer.runner.link_client import LinkTransport
 from farsteer.runner.runner import Runner
-from farsteer.runner.uplink import LinkTransport
 
 
 def run_until_stopped(home: Path, url: str, token: str) -> int:

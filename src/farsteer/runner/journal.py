@@ -14,7 +14,7 @@ from farsteer.core.queue import Attachment
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.drafts import Draft, DraftKey, Piece, assemble
+from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, assemble
 from farsteer.storage.migrations import Migration
 from farsteer.storage.writer import Writer
 
@@ -57,7 +57,7 @@ Payloads = dict[str, tuple[Attachment, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSession:
     spec: SessionSpec
     state: SessionState
     settled: tuple[str, ...] = ()
@@ -79,8 +79,8 @@ class Journal:
     async def close(self) -> None:
         await self._writer.close()
 
-    async def load(self) -> list[Stored]:
-        def read(db: sqlite3.Connection) -> list[Stored]:
+    async def load(self) -> list[StoredSession]:
+        def read(db: sqlite3.Connection) -> list[StoredSession]:
             rows = db.execute("SELECT id, spec, state FROM sessions").fetchall()
             settled: dict[str, list[str]] = {}
             for session, item in db.execute("SELECT session, item FROM settled ORDER BY n"):
@@ -88,14 +88,14 @@ class Journal:
             payloads: dict[str, Payloads] = {}
             for session, item, body in db.execute("SELECT session, item, attachments FROM payloads"):
                 payloads.setdefault(session, {})[item] = decode(body, tuple[Attachment, ...])
-            pieces: dict[str, list[Piece]] = {}
+            pieces: dict[str, list[DraftDelta]] = {}
             for session, kind, message, start, text in db.execute(
                 "SELECT session, kind, message, start, text FROM drafts ORDER BY n"
             ):
-                piece = Piece(DraftKey(DeltaKind(kind), message), start, text.decode())
+                piece = DraftDelta(DraftKey(DeltaKind(kind), message), start, text.decode())
                 pieces.setdefault(session, []).append(piece)
             return [
-                Stored(
+                StoredSession(
                     decode(spec, SessionSpec),
                     decode(state, SessionState),
                     tuple(settled.get(id, ())),
@@ -121,7 +121,7 @@ class Journal:
         items: Sequence[EncodedEntry],
         settled: Sequence[str] = (),
         payloads: Payloads | None = None,
-        drafts: Sequence[Piece] = (),
+        drafts: Sequence[DraftDelta] = (),
         finished: Sequence[DraftKey] = (),
     ) -> None:
         """Commit `items` and the state after them. Returns when they are on the disk.

@@ -1,22 +1,51 @@
-"""Who this machine is: an id that never changes, and what it has."""
+"""This machine: its id, its settings, its agents, and the directories in which sessions may run."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import socket
+from codecs import BOM_UTF8
 from pathlib import Path
+
+import msgspec
 
 from farsteer import __version__
 from farsteer.agents import registry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
+from farsteer.core.errors import BadRequest, ErrorCode, Unprocessable
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.runner.settings import RunnerSettings
 from farsteer.storage.home import write_secret
 
 
+class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The owner's settings in `runner.toml` of the home directory. No client can change them."""
+
+    name: str | None = None
+    """The displayed name of the machine. Defaults to its host name."""
+    roots: tuple[str, ...] = ()
+    """Sessions may run in these directories and below. Empty means anywhere."""
+    agents: tuple[str, ...] = ()
+    """Agents for sessions that name none, in order of preference."""
+    environment: tuple[str, ...] = ()
+    """Names of further environment variables that every agent may see."""
+
+
+def load_settings(home: Path) -> RunnerSettings:
+    """Read `runner.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
+    path = home / "runner.toml"
+    try:
+        # Some editors write a byte order mark.
+        return msgspec.toml.decode(path.read_bytes().removeprefix(BOM_UTF8), type=RunnerSettings)
+    except FileNotFoundError:
+        return RunnerSettings()
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{path}: {error}") from error
+
+
 def machine_id(home: Path) -> str:
-    """The id in `$home/machine-id`, made at the first start."""
+    """Return the id stored in `home/machine-id`, creating it at the first start."""
     path = home / "machine-id"
     try:
         text = path.read_text().strip()
@@ -30,6 +59,7 @@ def machine_id(home: Path) -> str:
 
 
 async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:
+    """Describe this machine to a hub. Detects every known agent."""
     found = await asyncio.gather(*(registry.adapter(name).detect() for name in registry.names()))
     host = socket.gethostname()
     return MachineInfo(
@@ -44,9 +74,47 @@ async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:
 
 
 def preferred_agent(info: MachineInfo, settings: RunnerSettings) -> str:
-    """The agent of a session that names none: the first preferred one that is installed, else demo."""
+    """Return the agent for a session that names none: the first preferred one that is installed, else demo."""
     installed: dict[str, AgentInfo] = {agent.name: agent for agent in info.agents if agent.available}
     for name in settings.agents or registry.PREFERENCE:
         if name in installed:
             return name
     return "demo"
+
+
+def check_directory(asked: str, roots: tuple[str, ...]) -> Path:
+    """Return the real path of `asked`.
+
+    Raises Unprocessable if it is not an absolute path of a readable directory inside the roots.
+    """
+    if "\0" in asked:
+        raise Unprocessable("directory contains a NUL character", code=ErrorCode.DIRECTORY_NOT_ALLOWED)
+    path = Path(os.path.expanduser(asked))
+    if not path.is_absolute():
+        raise Unprocessable(
+            f"directory must be an absolute path, not {asked!r}", code=ErrorCode.DIRECTORY_NOT_ALLOWED
+        )
+    try:
+        real = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise Unprocessable(f"directory {asked} does not exist", code=ErrorCode.DIRECTORY_MISSING) from error
+    if not real.is_dir():
+        raise Unprocessable(f"{asked} is not a directory", code=ErrorCode.DIRECTORY_MISSING)
+    if not os.access(real, os.R_OK | os.X_OK):
+        raise Unprocessable(f"directory {asked} cannot be read", code=ErrorCode.DIRECTORY_NOT_ALLOWED)
+    if not is_inside_roots(str(real), roots):
+        raise Unprocessable(
+            f"directory {asked} is outside this machine's roots (runner.toml)",
+            code=ErrorCode.DIRECTORY_NOT_ALLOWED,
+        )
+    return real
+
+
+def is_inside_roots(directory: str, roots: tuple[str, ...]) -> bool:
+    """Return whether sessions may run in `directory`, which need not exist."""
+    if not roots:
+        return True
+    real = Path(os.path.realpath(directory))
+    return bool(directory) and any(
+        real.is_relative_to(os.path.realpath(os.path.expanduser(root))) for root in roots
+    )

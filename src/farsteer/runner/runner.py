@@ -20,16 +20,15 @@ from farsteer.core.events import SessionEvent
 from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
 from farsteer.link.messages import Call, Reply, Welcome
-from farsteer.runner import machine, reaping
-from farsteer.runner.actor import SessionActor
-from farsteer.runner.context import ActorContext, Limits
-from farsteer.runner.creation import Creation
-from farsteer.runner.directory import is_inside
-from farsteer.runner.journal import Journal, Stored
-from farsteer.runner.lanes import Lanes
-from farsteer.runner.log import SessionLog
-from farsteer.runner.settings import RunnerSettings, load_settings
-from farsteer.runner.uplink import Connect, Uplink
+from farsteer.runner import machine, orphans
+from farsteer.runner.journal import Journal, StoredSession
+from farsteer.runner.link_client import Connect, LinkClient
+from farsteer.runner.machine import RunnerSettings, is_inside_roots, load_settings
+from farsteer.runner.outbox import Outbox
+from farsteer.runner.session.actor import SessionActor
+from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session_creator import SessionCreator
 from farsteer.storage.home import HomeLock, prepare_home
 
 _log = logging.getLogger(__name__)
@@ -40,23 +39,23 @@ class Runner:
         self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: Limits
     ) -> None:
         self.home = home
-        self._home_id = reaping.home_id(home)
+        self._home_id = orphans.home_id(home)
         self._lock = lock
         self.settings = settings
         self.limits = limits
         self._journal = journal
-        self._lanes = Lanes()
+        self._lanes = Outbox()
         self._actors: dict[str, SessionActor] = {}
         self.adopting: set[tuple[str, str]] = set()
         """Conversations that are being made sessions."""
-        self._uplink = Uplink(journal, self._lanes, self.handle, self._welcomed)
+        self._uplink = LinkClient(journal, self._lanes, self.handle, self._welcomed)
 
     @classmethod
     async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
         """End what an earlier life in `home` left running, and take up the sessions that its journal holds."""
         lock = HomeLock(prepare_home(home), "runner")
         try:
-            await asyncio.to_thread(reaping.reap, home)
+            await asyncio.to_thread(orphans.reap, home)
             journal = await Journal.open(home / "runner.db")
             runner = cls(home, lock, journal, load_settings(home), limits or Limits())
         except BaseException:
@@ -92,7 +91,7 @@ class Runner:
         command = call.command
         try:
             if isinstance(command, commands.Create):
-                return await Creation(self, command.spec).run(call.id)
+                return await SessionCreator(self, command.spec).run(call.id)
             if isinstance(command, commands.ListConversations):
                 return Reply(id=call.id, result=to_builtins(await self.conversations(command)))
             actor = self._actors.get(call.session)
@@ -120,7 +119,7 @@ class Runner:
         return [
             replace(one, session_id=self.session_of(one.agent, one.native_id))
             for one in found
-            if is_inside(one.directory, self.settings.roots)
+            if is_inside_roots(one.directory, self.settings.roots)
         ]
 
     def session_of(self, agent: str, native_id: str) -> str | None:
@@ -141,7 +140,7 @@ class Runner:
     ) -> SessionActor:
         """A new session; `history` is what its log begins with."""
         await self._journal.create(spec, state)
-        actor = self.adopt(Stored(spec, state))
+        actor = self.adopt(StoredSession(spec, state))
         await actor.begin_with(history)
         return actor
 
@@ -155,7 +154,7 @@ class Runner:
                 self._lanes.restate(actor.state)
                 actor.begin()
 
-    def adopt(self, stored: Stored) -> SessionActor:
+    def adopt(self, stored: StoredSession) -> SessionActor:
         """The actor of a session that is in the journal; the caller begins it."""
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)

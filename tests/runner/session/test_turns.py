@@ -17,7 +17,7 @@ from farsteer.core.modes import ToolKind
 from farsteer.core.queue import Delivery, ItemState, QueueItem
 from tests.runner.conftest import Bench
 from tests.runner.scripted import ScriptedAdapter
-from tests.runner.test_actor import approval, in_turn, item
+from tests.runner.session.test_actor import approval, in_turn, item
 from tests.support.eventually import eventually
 
 

@@ -14,10 +14,10 @@ from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
 from farsteer.core.events import FileRestore, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
-from farsteer.runner.actor import SessionActor
+from farsteer.runner.session.actor import SessionActor
 from tests.runner.conftest import Bench
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
-from tests.runner.test_actor import in_turn, item, ready
+from tests.runner.session.test_actor import in_turn, item, ready
 
 
 class Rewindable(ScriptedAdapter):

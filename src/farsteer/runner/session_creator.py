@@ -15,15 +15,14 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
-from farsteer.runner.directory import check_directory
-from farsteer.runner.machine import preferred_agent
-from farsteer.runner.worktree import create_worktree, remove_worktree
+from farsteer.runner.machine import check_directory, preferred_agent
+from farsteer.runner.worktrees import create_worktree, remove_worktree
 
 if TYPE_CHECKING:
     from farsteer.runner.runner import Runner
 
 
-class Creation:
+class SessionCreator:
     def __init__(self, runner: Runner, spec: SessionSpec) -> None:
         self._runner = runner
         self._spec = spec

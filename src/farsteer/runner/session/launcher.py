@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from farsteer.agents import base
-from farsteer.agents.base import Launch, LaunchPlan, Output
+from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
+from farsteer.agents.environment import LAUNCH, LaunchMark
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
-from farsteer.core.launch import LaunchMode
-from farsteer.core.session import SessionSpec, add_abandoned
-from farsteer.runner import planning
-from farsteer.runner.context import ActorContext
-from farsteer.runner.life import Life
-from farsteer.runner.log import SessionLog
-from farsteer.runner.mailbox import Mailbox, Started, resolve
-from farsteer.runner.timers import Timers
-from farsteer.runner.warmth import Warmth
+from farsteer.core.ids import new_id
+from farsteer.core.launch import LaunchDecision, LaunchMode, LaunchRow, decide_launch
+from farsteer.core.session import SessionSpec, SessionState, add_abandoned
+from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.launch_handle import LaunchHandle
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mailbox import Mailbox, Started, resolve
+from farsteer.runner.session.timers import PrewarmTimer, Timers
 
 _UNHEARD = 1000
 
@@ -34,13 +34,13 @@ class Launcher:
         timers: Timers,
         hear: Callable[[Sequence[Output]], None],
     ) -> None:
-        self.life: Life | None = None
+        self.life: LaunchHandle | None = None
         self._spec = spec
         self._log = log
         self._context = context
         self._mailbox = mailbox
         self._hear = hear
-        self._warmth = Warmth(timers, context.limits.warm_delay)
+        self._prewarm = PrewarmTimer(timers, context.limits.warm_delay)
         self._outdated = False
         """The process runs with an old configuration."""
         self._recovered: set[ErrorCode] = set()
@@ -70,8 +70,8 @@ class Launcher:
 
     async def ensure(self) -> None:
         """Begin a process, or let a warm one step forward. One that is ending is replaced when it is gone."""
-        self._warmth.disarm()
-        self._warmth.forgive()
+        self._prewarm.disarm()
+        self._prewarm.reset_failures()
         if self.life is None:
             await self._begin(warm=False)
         elif self.life.warm and self.life.reason is None:
@@ -79,8 +79,8 @@ class Launcher:
 
     async def warm(self) -> None:
         """Begin a process that nobody sees, unless there is one or it keeps failing."""
-        if self.life is None and self._warmth.hopeful:
-            self._warmth.disarm()
+        if self.life is None and not self._prewarm.has_given_up:
+            self._prewarm.disarm()
             await self._begin(warm=True)
 
     async def quiet(self) -> None:
@@ -99,8 +99,8 @@ class Launcher:
         """The configuration has changed in a way that needs a new process."""
         if self.life is not None:
             self._outdated = True
-        self._warmth.forgive()
-        self._warmth.arm()
+        self._prewarm.reset_failures()
+        self._prewarm.arm()
 
     @property
     def outdated(self) -> bool:
@@ -111,24 +111,24 @@ class Launcher:
 
     def settle(self) -> None:
         """No turn runs: what waited for that may happen when things stay quiet."""
-        if self.outdated and not self._warmth.armed:
-            self._warmth.arm()
+        if self.outdated and not self._prewarm.is_armed:
+            self._prewarm.arm()
 
     def warm_soon(self) -> None:
-        self._warmth.forgive()
-        self._warmth.arm()
+        self._prewarm.reset_failures()
+        self._prewarm.arm()
 
     async def _begin(self, *, warm: bool) -> None:
         context, adapter = self._context, self._context.adapter
-        plan = planning.plan(
+        plan = make_plan(
             self._spec, self._log.state, adapter, state_dir=context.state_dir,
             environment=context.environment(adapter), startup=context.limits.startup, home=context.home,
         )  # fmt: skip
         self._outdated = False
-        self.life = Life(adapter, plan, self._mailbox, context.limits, warm=warm)
+        self.life = LaunchHandle(adapter, plan, self._mailbox, context.limits, warm=warm)
         if warm:
             self._log.patch(generation=plan.generation)
-            self._warmth.keep(plan.generation, context.limits.warm_keep)
+            self._prewarm.expire_after(plan.generation, context.limits.warm_keep)
         else:
             self._announce(plan)
         await self._log.flush()
@@ -141,7 +141,7 @@ class Launcher:
         )
         self._log.add(ev.StatusUpdate(status=SessionStatus.STARTING))
 
-    async def _step_forward(self, life: Life) -> None:
+    async def _step_forward(self, life: LaunchHandle) -> None:
         life.warm = False
         self._announce(life.plan)
         if life.ready:
@@ -162,7 +162,7 @@ class Launcher:
             await self._arrived(life)
         return None
 
-    async def _arrived(self, life: Life) -> None:
+    async def _arrived(self, life: LaunchHandle) -> None:
         assert life.launch is not None
         self._recovered.clear()
         if life.launch.native_id not in (None, self._log.state.native_id):
@@ -175,13 +175,13 @@ class Launcher:
         await self._log.flush()
         self._answer(self._waiting_ready, None)
 
-    async def _not_started(self, life: Life, error: FarsteerError) -> FarsteerError | None:
+    async def _not_started(self, life: LaunchHandle, error: FarsteerError) -> FarsteerError | None:
         self.life = None
         if life.warm:
             if life.reason is None:
-                self._warmth.failed()
+                self._prewarm.count_failure()
             elif life.renews:
-                self._warmth.arm()
+                self._prewarm.arm()
             self._answer(self._waiting_stopped, None)
             return None
         self._log.add(ev.LaunchEnd(generation=life.generation, reason=life.reason or error.message))
@@ -199,7 +199,7 @@ class Launcher:
         """The agent knows better than our row: change that and try again, once."""
         if error.code in self._recovered:
             return False
-        cure = planning.recovery(error.code, plan, self._log.state, self._context.adapter)
+        cure = find_recovery(error.code, plan, self._log.state, self._context.adapter)
         if cure is None:
             return False
         self._recovered.add(error.code)
@@ -228,7 +228,7 @@ class Launcher:
 
     def stop(self, reason: str, done: asyncio.Future[Any]) -> bool:
         """End the process; True if `done` is answered when it is gone."""
-        self._warmth.disarm()
+        self._prewarm.disarm()
         if self.life is None:
             return False
         self._answer(self._waiting_ready, AgentError(reason, code=ErrorCode.AGENT_DIED))
@@ -251,9 +251,9 @@ class Launcher:
                 )
             )  # fmt: skip
         if life.renews:
-            self._warmth.arm()
+            self._prewarm.arm()
         elif life.reason is None and life.warm:
-            self._warmth.failed()
+            self._prewarm.count_failure()
         elif life.reason is None:
             self.warm_soon()
         if life.reason is None:
@@ -267,3 +267,71 @@ class Launcher:
         for done in waiting:
             resolve(done, error)
         waiting.clear()
+
+
+PLACE_UNKNOWN = "The agent does not know the place to go back to; it still remembers what was removed."
+
+
+class Recovery(NamedTuple):
+    """How the stored row is set right, and what a person is told."""
+
+    changes: dict[str, Any]
+    notice: str | None = None
+
+
+def _decide(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDecision:
+    return decide_launch(
+        LaunchRow(
+            session_id=state.id, agent=state.agent, native_id=state.native_id, registered=state.registered
+        ),
+        agent=adapter.name,
+        caller_chosen_id=adapter.capabilities.caller_chosen_id,
+        transcript_found=not state.registered
+        and adapter.has_transcript(state.native_id or state.id, state_dir),
+        spare_id=new_id(),
+    )
+
+
+def make_plan(
+    spec: SessionSpec, state: SessionState, adapter: Adapter, *, state_dir: str, environment: dict[str, str],
+    startup: float, home: str,
+) -> LaunchPlan:  # fmt: skip
+    decided = _decide(state, adapter, state_dir)
+    fork_of = state.fork_of if decided.start is LaunchMode.CREATE else None
+    cuts = fork_of is not None or decided.start is LaunchMode.RESUME
+    generation = state.generation + 1
+    environment = {**environment, LAUNCH: str(LaunchMark(home, generation, state.id))}
+    return LaunchPlan(
+        session_id=state.id, directory=state.directory, generation=generation, decision=decided,
+        permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=spec.source,
+        options=spec.options, environment=environment, state_dir=state_dir, startup_timeout=startup,
+        fork_of=fork_of, cut_at=state.cut_at if cuts else None, mcp_servers=spec.mcp_servers,
+        additional_directories=spec.additional_directories,
+    )  # fmt: skip
+
+
+def find_recovery(
+    code: ErrorCode, used: LaunchPlan, state: SessionState, adapter: Adapter
+) -> Recovery | None:
+    """What to change before the one retry; None if another try would end the same way.
+
+    None of these makes a new session, and none touches the visible history.
+    """
+    forks = used.fork_of is not None
+    match code:
+        case ErrorCode.ANCHOR_UNKNOWN if used.cut_at is not None:
+            return Recovery(
+                {"cut_at": None},
+                PLACE_UNKNOWN,
+            )
+        case ErrorCode.CONVERSATION_IN_USE if used.decision.start is LaunchMode.CREATE:
+            known = used.decision.native_id or state.native_id
+            return Recovery({"native_id": known, "registered": True, "fork_of": None}) if known else None
+        case ErrorCode.CONVERSATION_MISSING if forks or used.decision.start is LaunchMode.RESUME:
+            kept = state.native_id if adapter.capabilities.caller_chosen_id else None
+            changes = {"registered": False, "native_id": kept, "fork_of": None, "cut_at": None}
+            return Recovery(
+                changes, "The agent no longer has this conversation; it goes on without remembering it."
+            )
+        case _:
+            return None

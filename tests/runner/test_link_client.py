@@ -16,9 +16,9 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.link.messages import Ack, Call, Deltas, Events, Hello, Reply, ToHub, ToRunner, Welcome
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.journal import Journal
-from farsteer.runner.lanes import Lanes
-from farsteer.runner.log import SessionLog
-from farsteer.runner.uplink import LinkTransport, Uplink
+from farsteer.runner.link_client import LinkClient, LinkTransport
+from farsteer.runner.outbox import Outbox
+from farsteer.runner.session.log import SessionLog
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import SECONDS
 from tests.support.eventually import eventually
@@ -83,13 +83,13 @@ class Peer:
 class Station:
     """A session's log with an uplink to the scripted hub."""
 
-    def __init__(self, journal: Journal, log: SessionLog, hub: Hub, lanes: Lanes) -> None:
+    def __init__(self, journal: Journal, log: SessionLog, hub: Hub, lanes: Outbox) -> None:
         self.journal = journal
         self.log = log
         self.hub = hub
         self.lanes = lanes
         self.forgotten: list[str] = []
-        self.uplink = Uplink(journal, lanes, self.handle, self.welcomed)
+        self.uplink = LinkClient(journal, lanes, self.handle, self.welcomed)
 
     async def handle(self, call: Call) -> Reply:
         return Reply(id=call.id)
@@ -111,7 +111,7 @@ async def station(tmp_path: Path) -> AsyncIterator[Station]:
     journal = await Journal.open(tmp_path / "runner.db")
     state = SessionState(id=SESSION, agent="scripted", directory="/")
     await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), state)
-    lanes = Lanes()
+    lanes = Outbox()
     log = SessionLog(state, journal, lanes)
     lanes.track(state, log)
     station = Station(journal, log, Hub(), lanes)

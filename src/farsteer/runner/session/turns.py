@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -12,16 +13,15 @@ from farsteer.agents import base
 from farsteer.agents.base import Launch
 from farsteer.core import events as ev
 from farsteer.core.errors import ErrorCode, FarsteerError
-from farsteer.core.events import TurnEndReason
+from farsteer.core.events import SessionEvent, ToolCall, ToolCallUpdate, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState, QueueItem
-from farsteer.runner.approvals import ApprovalDesk
-from farsteer.runner.context import Limits
-from farsteer.runner.life import Life
-from farsteer.runner.log import SessionLog
-from farsteer.runner.mailbox import InterruptOverdue
-from farsteer.runner.patience import Patience
-from farsteer.runner.timers import Timers
+from farsteer.runner.session.approvals import OpenApprovals
+from farsteer.runner.session.context import Limits
+from farsteer.runner.session.launch_handle import LaunchHandle
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mailbox import InterruptOverdue, SilenceCheckDue
+from farsteer.runner.session.timers import Timers
 
 _log = logging.getLogger(__name__)
 
@@ -34,9 +34,9 @@ HandOver = Callable[[Coroutine[Any, Any, Any]], Awaitable[None]]
 _NOT_TAKEN = "the agent had not taken it when the turn was to end"
 
 
-class TurnDesk:
+class TurnManager:
     def __init__(
-        self, log: SessionLog, approvals: ApprovalDesk, timers: Timers, limits: Limits, call: Call,
+        self, log: SessionLog, approvals: OpenApprovals, timers: Timers, limits: Limits, call: Call,
         hand_over: HandOver,
     ) -> None:  # fmt: skip
         self._log = log
@@ -47,7 +47,7 @@ class TurnDesk:
         self._hand_over = hand_over
         self._last: str | None = None
         """The turn that ran last: what an agent counts afterwards is of that one."""
-        self.patience = Patience(timers, limits.silence, limits.tool_silence)
+        self.patience = SilenceTimeout(timers, limits.silence, limits.tool_silence)
 
     # -- handing over
 
@@ -133,10 +133,10 @@ class TurnDesk:
 
     # -- interrupting
 
-    async def interrupt(self, life: Life | None) -> None:
+    async def interrupt(self, life: LaunchHandle | None) -> None:
         """In bounded steps: ask, wait for the turn's real end, else end the process."""
         turn_id = self._log.state.turn_id
-        if turn_id is None or self._timers.running(turn_id) or life is None or life.launch is None:
+        if turn_id is None or self._timers.is_running(turn_id) or life is None or life.launch is None:
             return
         try:
             await self._call(life.launch.interrupt(), self._limits.interrupt)
@@ -151,7 +151,7 @@ class TurnDesk:
 
     # -- ending
 
-    def ended(self, output: base.TurnEnded, life: Life | None) -> None:
+    def ended(self, output: base.TurnEnded, life: LaunchHandle | None) -> None:
         """The agent's own word, or its adapter's about a crash."""
         if self._log.state.turn_id != output.turn_id:
             return
@@ -165,7 +165,7 @@ class TurnDesk:
             reason, error = life.blame, life.reason
         self.end(reason, error)
 
-    def cut_short(self, life: Life, why: str) -> None:
+    def cut_short(self, life: LaunchHandle, why: str) -> None:
         """The process is gone; a turn that was running has no other end."""
         if self._log.state.turn_id is not None:
             self._settle_handed_over(ItemState.UNKNOWN, "the agent ended while taking it")
@@ -214,3 +214,46 @@ class TurnDesk:
 
     def attributed(self, usage: ev.UsageUpdate) -> ev.UsageUpdate:
         return msgspec.structs.replace(usage, turn_id=self._log.state.turn_id or self._last)
+
+
+_KEY = "silence"
+
+
+class SilenceTimeout:
+    """One timer per turn, wound anew when it rings early: hearing an agent costs a look at the clock."""
+
+    def __init__(self, timers: Timers, silence: float, tool_silence: float) -> None:
+        self._timers = timers
+        self._silence = silence
+        self._tool_silence = tool_silence
+        self._tools: set[str] = set()
+        self._heard = 0.0
+
+    def begin(self, turn_id: str) -> None:
+        self._tools.clear()
+        self.heard()
+        self._timers.start(_KEY, self._silence, SilenceCheckDue(turn_id))
+
+    def end(self) -> None:
+        self._timers.cancel(_KEY)
+
+    def heard(self) -> None:
+        self._heard = asyncio.get_running_loop().time()
+
+    def note(self, event: SessionEvent) -> None:
+        if isinstance(event, ToolCall | ToolCallUpdate) and event.status is not None:
+            if event.status.final:
+                self._tools.discard(event.tool_call_id)
+            else:
+                self._tools.add(event.tool_call_id)
+
+    def exhausted(self, turn_id: str, approvals: Sequence[object]) -> float | None:
+        """For how long there was silence, if that is too long; else the timer goes on."""
+        if approvals:
+            self.heard()
+        allowed = self._tool_silence if self._tools else self._silence
+        silent = asyncio.get_running_loop().time() - self._heard
+        if silent >= allowed:
+            return silent
+        self._timers.start(_KEY, allowed - silent, SilenceCheckDue(turn_id))
+        return None

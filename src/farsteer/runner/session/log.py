@@ -19,8 +19,8 @@ from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.drafts import Draft, DraftKey, Drafts, Piece
 from farsteer.runner.journal import Journal, Payloads
+from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts
 
 _KEEP_SETTLED = 500
 _MAX_UNSAVED = 200
@@ -204,7 +204,7 @@ class SessionLog:
                 self._drafted_at = asyncio.get_running_loop().time()
             await self._commit(self._committed, due, drafts)
 
-    async def _commit(self, state: SessionState, due: _Due, drafts: Sequence[Piece]) -> None:
+    async def _commit(self, state: SessionState, due: _Due, drafts: Sequence[DraftDelta]) -> None:
         """A full or failing disk holds the session up until it is mended; it loses nothing."""
         delay = 0.1
         while True:

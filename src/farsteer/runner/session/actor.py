@@ -23,30 +23,29 @@ from farsteer.core.events import FileRestore, FilesRestored, SessionStatus, Turn
 from farsteer.core.ids import new_id
 from farsteer.core.queue import REWIND_REASON, Delivery, ItemState, QueueItem, find_waiting, next_item
 from farsteer.core.session import SessionSpec, SessionState, add_abandoned
-from farsteer.runner.approvals import ApprovalDesk
-from farsteer.runner.context import ActorContext
-from farsteer.runner.launcher import Launcher
-from farsteer.runner.log import SessionLog
-from farsteer.runner.mailbox import (
-    CoolDown,
-    Expired,
+from farsteer.runner.session.approvals import OpenApprovals
+from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.launcher import PLACE_UNKNOWN, Launcher
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mailbox import (
+    AgentMail,
+    AgentOutput,
+    ApprovalExpired,
+    CommandRequest,
     InterruptOverdue,
+    LaunchStopped,
     Mail,
     Mailbox,
-    Outputs,
-    Request,
-    Said,
+    PrewarmDue,
+    PrewarmExpired,
     Shutdown,
-    Silent,
+    SilenceCheckDue,
     Started,
-    Stopped,
-    WarmUp,
     resolve,
 )
-from farsteer.runner.planning import PLACE_UNKNOWN
-from farsteer.runner.rewinding import Rewinding
-from farsteer.runner.timers import Timers
-from farsteer.runner.turns import TurnDesk
+from farsteer.runner.session.rewinds import RewindInProgress
+from farsteer.runner.session.timers import Timers
+from farsteer.runner.session.turns import TurnManager
 
 _log = logging.getLogger(__name__)
 
@@ -59,10 +58,10 @@ class SessionActor:
         self._can = context.adapter.capabilities
         self._mailbox = Mailbox()
         timers = self._timers = Timers(self._mailbox)
-        self._approvals = ApprovalDesk(log, timers, spec.permission_timeout)
-        self._turns = TurnDesk(log, self._approvals, timers, context.limits, self._call, self._hand_over)
+        self._approvals = OpenApprovals(log, timers, spec.permission_timeout)
+        self._turns = TurnManager(log, self._approvals, timers, context.limits, self._call, self._hand_over)
         self._launcher = Launcher(spec, log, context, self._mailbox, timers, self._hear)
-        self._rewinding: Rewinding | None = None
+        self._rewinding: RewindInProgress | None = None
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -93,7 +92,7 @@ class SessionActor:
         if self._closing or self._task is None or self._task.done():
             raise Conflict("this session is closing")
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._mailbox.post(Request(command, done))
+        self._mailbox.post(CommandRequest(command, done))
         return await done
 
     async def close(self, reason: str) -> None:
@@ -116,7 +115,7 @@ class SessionActor:
         self._timers.cancel_all()
         await self._log.close()
         for mail in self._mailbox.rest():
-            if isinstance(mail, Request):
+            if isinstance(mail, CommandRequest):
                 mail.resolve(Conflict("this session is closing"))
 
     async def _guarded(self, step: Awaitable[None]) -> None:
@@ -131,9 +130,9 @@ class SessionActor:
 
     async def _handle(self, mail: Mail) -> None:
         match mail:
-            case Request():
+            case CommandRequest():
                 await self._answer_request(mail)
-            case Outputs() | Stopped():
+            case AgentOutput() | LaunchStopped():
                 self._take_said(mail)
                 # What came in meanwhile goes into the same commit.
                 while self._mailbox.hears:
@@ -144,23 +143,23 @@ class SessionActor:
                     self._rewinding.files_failed(error.message)
                 elif error is not None:
                     self._turns.settle_waiting(ItemState.FAILED, error.message)
-            case Expired():
+            case ApprovalExpired():
                 await self._expire(mail.approval_id)
             case InterruptOverdue():
                 if self.state.turn_id == mail.turn_id:
                     self._launcher.end("the agent did not react to the interrupt")
-            case Silent():
+            case SilenceCheckDue():
                 self._silent(mail.turn_id)
-            case WarmUp():
+            case PrewarmDue():
                 if not self._closing and self._rewinding is None:
                     await self._launcher.quiet()
-            case CoolDown():
+            case PrewarmExpired():
                 self._launcher.cool(mail.generation)
             case Shutdown():
                 self._closing = True
                 self._launcher.end(mail.reason)
 
-    async def _answer_request(self, mail: Request) -> None:
+    async def _answer_request(self, mail: CommandRequest) -> None:
         try:
             waits = await self._execute(mail.command, mail.done)
         except FarsteerError as error:
@@ -277,7 +276,7 @@ class SessionActor:
         except TimeoutError:
             self._launcher.end("the agent did not take a message", renews=True)
             order = pressing.result() if pressing.done() else None
-            if isinstance(order, Request) and isinstance(order.command, commands.Abort):
+            if isinstance(order, CommandRequest) and isinstance(order.command, commands.Abort):
                 # It has got what it wants: later it would meet the next turn.
                 self._mailbox.withdraw(order)
                 order.resolve(None)
@@ -286,11 +285,11 @@ class SessionActor:
             pressing.cancel()
             handing.cancel()
 
-    def _take_said(self, mail: Said) -> None:
+    def _take_said(self, mail: AgentMail) -> None:
         life = self._launcher.life
         if life is None or life.generation != mail.generation:
             return
-        if isinstance(mail, Stopped):
+        if isinstance(mail, LaunchStopped):
             self._exited(base.Exited(exit_code=None, reason="stopped"))
         else:
             self._hear(mail.outputs)
@@ -395,10 +394,10 @@ class SessionActor:
         if command.first_seq > self.state.seq:
             raise Conflict("there is no such entry in the log")
         self._turns.settle_waiting(ItemState.CANCELLED, REWIND_REASON)
-        self._rewinding = Rewinding(command, done)
+        self._rewinding = RewindInProgress(command, done)
         await self._turns.interrupt(self._launcher.life)
 
-    async def _go_on_rewinding(self, rewinding: Rewinding) -> None:
+    async def _go_on_rewinding(self, rewinding: RewindInProgress) -> None:
         """The next step, if nothing has to be waited for. What is sent meanwhile waits behind the cut."""
         if self.state.turn_id is not None:
             return
@@ -423,7 +422,7 @@ class SessionActor:
         resolve(rewinding.done, None, event)
         self._launcher.warm_soon()
 
-    async def _restore(self, rewinding: Rewinding) -> None:
+    async def _restore(self, rewinding: RewindInProgress) -> None:
         message_id, after = rewinding.command.files_at, rewinding.command.cut_at
         if message_id is None:
             rewinding.files = FilesRestored(status=FileRestore.SKIPPED)

@@ -25,7 +25,7 @@ from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.session import SessionSpec
-from farsteer.runner.actor import SessionActor
+from farsteer.runner.session.actor import SessionActor
 from tests.runner.conftest import SESSION, Bench
 from tests.runner.scripted import ScriptedLaunch
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from farsteer.agents.base import LaunchPlan
 from farsteer.core.launch import LaunchDecision, LaunchMode
-from farsteer.runner.context import Limits
-from farsteer.runner.life import Life
-from farsteer.runner.mailbox import Mailbox, Started, Stopped
+from farsteer.runner.session.context import Limits
+from farsteer.runner.session.launch_handle import LaunchHandle
+from farsteer.runner.session.mailbox import LaunchStopped, Mailbox, Started
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 
@@ -21,7 +21,7 @@ def plan(directory: Path) -> LaunchPlan:
 
 async def test_a_start_that_is_called_off_before_its_first_step_is_reported(tmp_path: Path) -> None:
     adapter, mailbox = ScriptedAdapter(), Mailbox()
-    life = Life(adapter, plan(tmp_path), mailbox, Limits())
+    life = LaunchHandle(adapter, plan(tmp_path), mailbox, Limits())
     life.begin()
     life.end("the session was deleted")
     async with asyncio.timeout(5):
@@ -37,8 +37,8 @@ async def test_an_agent_that_never_stops_is_waited_for_in_bounded_time(tmp_path:
             await asyncio.Event().wait()
 
     mailbox = Mailbox()
-    life = Life(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
+    life = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
     life.started(Endless(life.plan, mailbox.sink(1)))
     life.end("stopped")
     async with asyncio.timeout(5):
-        assert isinstance(await mailbox.take(), Stopped)
+        assert isinstance(await mailbox.take(), LaunchStopped)

@@ -18,7 +18,7 @@ _OUTPUT_BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CommandRequest:
     """A command; `done` gets its end."""
 
     command: Command
@@ -29,7 +29,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class AgentOutput:
     """What the agent of one launch said."""
 
     generation: int
@@ -44,14 +44,14 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class LaunchStopped:
     """`Launch.stop` has returned."""
 
     generation: int
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ApprovalExpired:
     approval_id: str
 
 
@@ -61,19 +61,19 @@ class InterruptOverdue:
 
 
 @dataclass(frozen=True, slots=True)
-class Silent:
+class SilenceCheckDue:
     """Nothing was heard in this turn for as long as is allowed, at most."""
 
     turn_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class WarmUp:
+class PrewarmDue:
     """Things have been quiet for a moment."""
 
 
 @dataclass(frozen=True, slots=True)
-class CoolDown:
+class PrewarmExpired:
     """A process that was started in advance has waited for long enough."""
 
     generation: int
@@ -84,11 +84,20 @@ class Shutdown:
     reason: str
 
 
-Said = Outputs | Stopped
+AgentMail = AgentOutput | LaunchStopped
 """What comes from an agent: in its own lane, in order."""
-Order = Request | Started | Expired | InterruptOverdue | Silent | WarmUp | CoolDown | Shutdown
+ControlMail = (
+    CommandRequest
+    | Started
+    | ApprovalExpired
+    | InterruptOverdue
+    | SilenceCheckDue
+    | PrewarmDue
+    | PrewarmExpired
+    | Shutdown
+)
 """What anybody else wants."""
-Mail = Said | Order
+Mail = AgentMail | ControlMail
 
 
 class Mailbox:
@@ -100,14 +109,14 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        self._said: deque[Said] = deque()
-        self._orders: deque[Order] = deque()
+        self._said: deque[AgentMail] = deque()
+        self._orders: deque[ControlMail] = deque()
         self._room = asyncio.Semaphore(_OUTPUT_BATCHES)
         self._news = asyncio.Event()
         self._order_next = False
 
     def post(self, mail: Mail) -> None:
-        if isinstance(mail, Outputs | Stopped):
+        if isinstance(mail, AgentOutput | LaunchStopped):
             self._said.append(mail)
         else:
             self._orders.append(mail)
@@ -126,7 +135,7 @@ class Mailbox:
         while not self._said:
             await self._wait()
 
-    async def pressing(self) -> Order:
+    async def pressing(self) -> ControlMail:
         """Wait for an order that wants the turn or the process to end; it stays where it is."""
         while True:
             for order in self._orders:
@@ -134,7 +143,7 @@ class Mailbox:
                     return order
             await self._wait()
 
-    def withdraw(self, order: Order) -> None:
+    def withdraw(self, order: ControlMail) -> None:
         self._orders.remove(order)
 
     @property
@@ -142,9 +151,9 @@ class Mailbox:
         """There is something in the agent's lane."""
         return bool(self._said)
 
-    def next_said(self) -> Said:
+    def next_said(self) -> AgentMail:
         mail = self._said.popleft()
-        if isinstance(mail, Outputs):
+        if isinstance(mail, AgentOutput):
             self._room.release()
         return mail
 
@@ -174,13 +183,13 @@ class MailboxSink:
 
     async def put(self, outputs: Sequence[Output]) -> None:
         await self._room.acquire()
-        self._mailbox.post(Outputs(self._generation, outputs))
+        self._mailbox.post(AgentOutput(self._generation, outputs))
 
 
-def _presses(order: Order) -> bool:
+def _presses(order: ControlMail) -> bool:
     if isinstance(order, Shutdown):
         return True
-    match order.command if isinstance(order, Request) else None:
+    match order.command if isinstance(order, CommandRequest) else None:
         case commands.Abort() | commands.Stop() | commands.Delete() | commands.SendNow() | commands.Rewind():
             return True
         case commands.Send(item=item):

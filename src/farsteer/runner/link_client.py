@@ -6,16 +6,22 @@ import asyncio
 import logging
 import random
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
+
+import msgspec
 
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Unauthorized
+from farsteer.core.events import Entry, Notice, role_of
+from farsteer.core.wire import encode
 from farsteer.link.messages import (
     IDLE_TIMEOUT_SECONDS,
     PING_SECONDS,
     Ack,
     Call,
     Deltas,
+    EncodedEntry,
     Events,
     Hello,
     Ping,
@@ -26,9 +32,8 @@ from farsteer.link.messages import (
     Welcome,
 )
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
-from farsteer.runner.holes import filled
 from farsteer.runner.journal import Journal
-from farsteer.runner.lanes import Lane, Lanes
+from farsteer.runner.outbox import Outbox, SessionOutbox
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +47,8 @@ Handler = Callable[[Call], Awaitable[Reply]]
 Welcomed = Callable[[Welcome], Awaitable[None]]
 
 
-class Uplink:
-    def __init__(self, journal: Journal, lanes: Lanes, handle: Handler, welcomed: Welcomed) -> None:
+class LinkClient:
+    def __init__(self, journal: Journal, lanes: Outbox, handle: Handler, welcomed: Welcomed) -> None:
         self._journal = journal
         self._lanes = lanes
         self._handle = handle
@@ -125,7 +130,7 @@ class Uplink:
             await self._send_lane(transport, lane)
             self._lanes.again(lane)
 
-    async def _send_lane(self, transport: LinkTransport, lane: Lane) -> None:
+    async def _send_lane(self, transport: LinkTransport, lane: SessionOutbox) -> None:
         session = lane.state.id
         deltas = lane.take_deltas()
         if deltas:
@@ -157,3 +162,24 @@ class Uplink:
             self._acked.clear()
             confirmed, self._confirmed = self._confirmed, {}
             await self._journal.confirm(confirmed)
+
+
+_MOST = 1000
+_LOST = Notice(text="An entry is lost here: the hub was set back.", level="warning", code="entry_lost")
+_log = logging.getLogger(__name__)
+
+
+def filled(session: str, sent: int, last: int, items: list[EncodedEntry]) -> list[EncodedEntry]:
+    """`items`, or if they do not continue `sent`, what stands for the missing ones; `last` is the log's end."""
+    first = items[0].seq if items else last + 1
+    missing = range(sent + 1, min(first, sent + 1 + _MOST))
+    if not missing:
+        return items
+    _log.error("session %s: the hub lacks entries %d to %d, and so do we", session, sent + 1, first - 1)
+    now = time.time_ns() // 1_000_000
+    return [_item(session, seq, now) for seq in missing]
+
+
+def _item(session: str, seq: int, now: int) -> EncodedEntry:
+    entry = Entry(id=f"{session}:{seq}", seq=seq, role=role_of(_LOST), created_at=now, content=_LOST)
+    return EncodedEntry(seq, str(Notice.__struct_config__.tag), msgspec.Raw(encode(entry)))

@@ -24,7 +24,7 @@ class DraftKey(NamedTuple):
     message_id: str
 
 
-class Piece(NamedTuple):
+class DraftDelta(NamedTuple):
     """Text that goes to `offset`; whatever was there is replaced, with all that followed."""
 
     key: DraftKey
@@ -43,7 +43,7 @@ class Draft(NamedTuple):
         return said(message_id=self.key.message_id, text=self.text, partial=True)
 
 
-def assemble(pieces: Iterable[Piece]) -> tuple[Draft, ...]:
+def assemble(pieces: Iterable[DraftDelta]) -> tuple[Draft, ...]:
     """The drafts that these pieces make, in the order in which they were begun."""
     texts: dict[DraftKey, str] = {}
     for key, offset, text in pieces:
@@ -98,9 +98,9 @@ class Drafts:
         """There are pieces that the journal has not got."""
         return any(draft.new for draft in self._open.values())
 
-    def take(self) -> list[Piece]:
+    def take(self) -> list[DraftDelta]:
         """Those pieces, which the caller writes down now."""
-        taken: list[Piece] = []
+        taken: list[DraftDelta] = []
         for key, draft in self._open.items():
             if draft.new:
                 taken += _merged(key, draft.new)
@@ -144,15 +144,15 @@ class Drafts:
         return stored
 
 
-def _merged(key: DraftKey, pieces: list[tuple[int, str]]) -> list[Piece]:
+def _merged(key: DraftKey, pieces: list[tuple[int, str]]) -> list[DraftDelta]:
     """Fragments that follow each other as one piece."""
-    merged: list[Piece] = []
+    merged: list[DraftDelta] = []
     start, parts, end = pieces[0][0], list[str](), pieces[0][0]
     for offset, text in pieces:
         if offset != end:
-            merged.append(Piece(key, start, "".join(parts)))
+            merged.append(DraftDelta(key, start, "".join(parts)))
             start, parts = offset, []
         parts.append(text)
         end = offset + len(text)
-    merged.append(Piece(key, start, "".join(parts)))
+    merged.append(DraftDelta(key, start, "".join(parts)))
     return merged

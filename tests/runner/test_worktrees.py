@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.core.errors import ErrorCode, Unprocessable
-from farsteer.runner.worktree import create_worktree, remove_worktree
+from farsteer.runner.worktrees import create_worktree, remove_worktree
 
 
 def git(where: Path, *args: str) -> str:

@@ -12,7 +12,7 @@ from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal
-from farsteer.runner.log import CONFIRMED_WITHIN, SessionLog
+from farsteer.runner.session.log import CONFIRMED_WITHIN, SessionLog
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import Recorder, WatchedDisk
 from tests.support.eventually import eventually

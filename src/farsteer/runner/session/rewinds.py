@@ -11,7 +11,7 @@ from farsteer.core.events import FileRestore, FilesRestored
 
 
 @dataclass(slots=True)
-class Rewinding:
+class RewindInProgress:
     command: Rewind
     done: asyncio.Future[Any]
     files: FilesRestored | None = None

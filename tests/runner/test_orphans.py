@@ -14,9 +14,9 @@ import pytest
 
 from farsteer.agents.environment import LAUNCH, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner import planning
-from farsteer.runner.reaping import home_id, reap
+from farsteer.runner.orphans import home_id, reap
 from farsteer.runner.runner import Runner
+from farsteer.runner.session.launcher import make_plan
 from farsteer.storage.home import prepare_home
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import ScriptedAdapter
@@ -89,7 +89,7 @@ def test_a_copy_of_a_home_is_another_home(tmp_path: Path, leftovers: Leftovers) 
 
 def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
-    script = "import sys, pathlib\nfrom farsteer.runner.reaping import reap\nprint(reap(pathlib.Path(sys.argv[1])))"
+    script = "import sys, pathlib\nfrom farsteer.runner.orphans import reap\nprint(reap(pathlib.Path(sys.argv[1])))"
     shell = 'sleep 300 >/dev/null 2>&1 & "$0" -c "$1" "$2"; echo still here'
     answer = subprocess.run(
         ["/bin/sh", "-c", shell, sys.executable, script, str(home)],
@@ -111,7 +111,7 @@ def test_every_launch_has_its_own_mark() -> None:
     spec = SessionSpec(id=SESSION, machine_id="m", directory="/")
     for generation in (1, 7):
         state = SessionState(id=SESSION, agent="scripted", directory="/", generation=generation - 1)
-        plan = planning.plan(
+        plan = make_plan(
             spec, state, ScriptedAdapter(), state_dir="", environment={"A": "b"}, startup=1, home="h"
         )
         assert plan.environment == {"A": "b", LAUNCH: f"h:{generation}:{SESSION}"}

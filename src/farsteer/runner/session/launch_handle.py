@@ -10,13 +10,13 @@ from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
 from farsteer.agents.environment import LAUNCH
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
-from farsteer.runner.context import Limits
-from farsteer.runner.mailbox import Mailbox, Started, Stopped
+from farsteer.runner.session.context import Limits
+from farsteer.runner.session.mailbox import LaunchStopped, Mailbox, Started
 
 _log = logging.getLogger(__name__)
 
 
-class Life:
+class LaunchHandle:
     """Starting and stopping take time: they run as tasks here and report to the actor's mailbox."""
 
     def __init__(
@@ -101,4 +101,4 @@ class Life:
             posix.sweep(self.plan.environment.get(LAUNCH, "").__eq__)
         except Exception:  # noqa: BLE001
             _log.exception("session %s: stopping the agent failed", self.plan.session_id)
-        self._mailbox.post(Stopped(self.generation))
+        self._mailbox.post(LaunchStopped(self.generation))

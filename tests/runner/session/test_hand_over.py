@@ -13,7 +13,7 @@ from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec
-from farsteer.runner.actor import SessionActor
+from farsteer.runner.session.actor import SessionActor
 from tests.runner.conftest import SESSION, Bench
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 
@@ -70,7 +70,7 @@ async def test_stop_ends_it_and_no_process_follows(bench: Bench, handing: Sessio
     async with asyncio.timeout(5):
         await handing.ask(commands.Stop())
     assert handing.state.status is SessionStatus.STOPPED
-    assert not handing._timers.running("warm")
+    assert not handing._timers.is_running("prewarm")
     assert len(bench.adapter.plans) == 1
 
 

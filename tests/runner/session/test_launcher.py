@@ -15,7 +15,7 @@ from farsteer.core.modes import ReasoningEffort
 from farsteer.core.queue import ItemState
 from tests.runner.conftest import Bench
 from tests.runner.scripted import ScriptedLaunch
-from tests.runner.test_actor import in_turn, item, ready
+from tests.runner.session.test_actor import in_turn, item, ready
 from tests.support.eventually import eventually
 
 

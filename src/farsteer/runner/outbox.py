@@ -28,7 +28,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Lane:
+class SessionOutbox:
     """One session's way up."""
 
     state: SessionState
@@ -89,17 +89,17 @@ def _continues(last: Delta, delta: Delta) -> bool:
     )
 
 
-class Lanes:
+class Outbox:
     """All lanes, and in which order the sender should look at them."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, SessionOutbox] = {}
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._wake = asyncio.Event()
         self._open = False
 
     def track(self, state: SessionState, source: Source) -> None:
-        self._lanes[state.id] = Lane(state, source, sent=state.seq)
+        self._lanes[state.id] = SessionOutbox(state, source, sent=state.seq)
 
     def restate(self, state: SessionState) -> None:
         self._lanes[state.id].state = state
@@ -148,7 +148,7 @@ class Lanes:
             lane.drop_buffer()
             lane.take_deltas()
 
-    async def next(self) -> Lane:
+    async def next(self) -> SessionOutbox:
         """The lane that has waited longest for the link."""
         while True:
             while self._ready:
@@ -159,7 +159,7 @@ class Lanes:
             self._wake.clear()
             await self._wake.wait()
 
-    def again(self, lane: Lane) -> None:
+    def again(self, lane: SessionOutbox) -> None:
         if lane.behind:
             self._mark(lane.state.id)
 

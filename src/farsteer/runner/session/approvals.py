@@ -8,14 +8,14 @@ from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import AlreadyAnswered, NotFound
-from farsteer.runner.log import SessionLog
-from farsteer.runner.mailbox import Expired
-from farsteer.runner.timers import Timers
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mailbox import ApprovalExpired
+from farsteer.runner.session.timers import Timers
 
 _REMEMBERED = 200
 
 
-class ApprovalDesk:
+class OpenApprovals:
     def __init__(self, log: SessionLog, timers: Timers, timeout: float | None) -> None:
         self._log = log
         self._timers = timers
@@ -26,7 +26,7 @@ class ApprovalDesk:
         if self._timeout is not None:
             expires_at = now_ms() + int(self._timeout * 1000)
             approval = msgspec.structs.replace(approval, expires_at=expires_at)
-            self._timers.start(approval.id, self._timeout, Expired(approval.id))
+            self._timers.start(approval.id, self._timeout, ApprovalExpired(approval.id))
         self._log.add(ev.ApprovalRequested(approval=approval))
 
     def is_open(self, approval_id: str) -> bool:

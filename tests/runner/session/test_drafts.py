@@ -16,11 +16,11 @@ from farsteer.core import events as ev
 from farsteer.core.events import Delta, DeltaKind, TurnEndReason
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner import drafts as drafts_module
-from farsteer.runner import log as log_module
-from farsteer.runner.drafts import Draft, DraftKey, Drafts, Piece, assemble
 from farsteer.runner.journal import Journal
-from farsteer.runner.log import SessionLog
+from farsteer.runner.session import drafts as drafts_module
+from farsteer.runner.session import log as log_module
+from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts, assemble
+from farsteer.runner.session.log import SessionLog
 from tests.runner.conftest import SESSION, Bench
 from tests.runner.scripted import Recorder, WatchedDisk
 from tests.support.eventually import eventually
@@ -41,10 +41,10 @@ def test_fragments_in_a_row_are_one_piece_and_are_taken_once() -> None:
     drafts = Drafts()
     drafts.hear([delta("Hel"), delta("lo", 3), delta("hm", 0, THOUGHT), delta(", you", 5)])
     assert drafts.unsaved
-    assert drafts.take() == [Piece(MESSAGE, 0, "Hello, you"), Piece(THOUGHT, 0, "hm")]
+    assert drafts.take() == [DraftDelta(MESSAGE, 0, "Hello, you"), DraftDelta(THOUGHT, 0, "hm")]
     assert not drafts.unsaved
     drafts.hear([delta("!", 10)])
-    assert drafts.take() == [Piece(MESSAGE, 10, "!")]
+    assert drafts.take() == [DraftDelta(MESSAGE, 10, "!")]
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.text(min_size=1, max_size=4), st.booleans())))
@@ -52,7 +52,7 @@ def test_the_journal_s_pieces_make_the_text_that_was_streamed(
     fragments: list[tuple[int, str, bool]],
 ) -> None:
     """Also when the agent takes back a part of it; what comes after a gap is left out."""
-    drafts, pieces, text = Drafts(), list[Piece](), ""
+    drafts, pieces, text = Drafts(), list[DraftDelta](), ""
     for offset, more, saves in fragments:
         drafts.hear([delta(more, offset)])
         if offset <= len(text):
@@ -68,7 +68,7 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafts_module, "_OPEN", 3)
     drafts = Drafts()
     drafts.hear([delta("01234567"), delta("abcdef", 8), delta("more", 14), delta("x", 0, THOUGHT)])
-    assert drafts.take() == [Piece(MESSAGE, 0, "01234567ab")]
+    assert drafts.take() == [DraftDelta(MESSAGE, 0, "01234567ab")]
     drafts.note(ev.AgentMessage(message_id="m", text="all of it"))
     for name in "abcd":
         drafts.hear([delta(name, 0, DraftKey(DeltaKind.MESSAGE, name))])
@@ -79,7 +79,7 @@ def test_a_finished_message_has_no_draft_and_a_late_fragment_begins_none() -> No
     drafts = Drafts()
     drafts.hear([delta("Hel"), delta("hm", 0, THOUGHT)])
     assert drafts.note(ev.AgentMessage(message_id="m", text="Hello")) == [], "the journal has nothing of it"
-    assert drafts.take() == [Piece(THOUGHT, 0, "hm")]
+    assert drafts.take() == [DraftDelta(THOUGHT, 0, "hm")]
     drafts.hear([delta("Hel"), delta("lo", 3)])
     assert not drafts.unsaved
     assert drafts.note(ev.AgentThought(message_id="t", text="hm!")) == [THOUGHT]
