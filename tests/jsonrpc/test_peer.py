@@ -1,4 +1,4 @@
-"""A JSON-RPC connection: order, exactly one answer, nothing lost on the way."""
+"""The JSON-RPC peer: order within a session, exactly one response per request, backpressure."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from farsteer.core.errors import NotFound
 from farsteer.core.lines import Line
 from farsteer.jsonrpc import peer as peer_module
 from farsteer.jsonrpc.errors import PeerDisconnected, RpcError, unknown_method
-from farsteer.jsonrpc.messages import Request
+from farsteer.jsonrpc.messages import RpcRequest
 from farsteer.jsonrpc.peer import Peer
 from tests.support.eventually import eventually
 
 SECONDS = 5.0
 
 
-class Road:
-    """Two ends in memory; what is written comes out in one piece, as a pipe would give it."""
+class MemoryTransport:
+    """Incoming data is put into a queue; each write is recorded as it was made."""
 
     def __init__(self) -> None:
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.writes: list[bytes] = []
-        self.news = asyncio.Event()
-        self.open = asyncio.Event()
-        self.open.set()
+        self.written = asyncio.Event()
+        self.writable = asyncio.Event()
+        self.writable.set()
 
     async def batches(self) -> AsyncIterator[list[Line]]:
         while (data := await self.incoming.get()) is not None:
             yield list(data.splitlines())
 
     async def write(self, data: bytes) -> None:
-        await self.open.wait()
+        await self.writable.wait()
         self.writes.append(data)
-        self.news.set()
+        self.written.set()
 
     def feed(self, *messages: Any) -> None:
         self.incoming.put_nowait(b"\n".join(json.dumps(message).encode() for message in messages))
@@ -47,30 +47,30 @@ class Road:
     def sent(self) -> list[Any]:
         return [json.loads(line) for data in self.writes for line in data.splitlines()]
 
-    async def until(self, count: int) -> list[Any]:
+    async def wait_for(self, count: int) -> list[Any]:
         async with asyncio.timeout(SECONDS):
             while len(self.sent) < count:
-                self.news.clear()
-                await self.news.wait()
+                self.written.clear()
+                await self.written.wait()
         return self.sent
 
 
 class Handler:
-    """Does what the method's name says, and remembers."""
+    """Does what the method name says, and records what it received."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
-        self.gate = asyncio.Event()
-        self.began = asyncio.Event()
+        self.received: list[Any] = []
+        self.release = asyncio.Event()
+        self.started = asyncio.Event()
 
-    async def request(self, method: str, params: Any) -> Any:
-        self.heard.append((method, params))
+    async def handle_request(self, method: str, params: Any) -> Any:
+        self.received.append((method, params))
         match method:
             case "echo":
                 return params
             case "wait":
-                self.began.set()
-                await self.gate.wait()
+                self.started.set()
+                await self.release.wait()
                 return "done"
             case "refuse":
                 raise NotFound("no such session")
@@ -79,22 +79,22 @@ class Handler:
             case _:
                 raise unknown_method(method)
 
-    async def notification(self, method: str, params: Any) -> None:
+    async def handle_notification(self, method: str, params: Any) -> None:
         if method == "slow":
-            await self.gate.wait()
-        self.heard.append((method, params))
+            await self.release.wait()
+        self.received.append((method, params))
 
 
 @asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Peer, Road, Handler]]:
-    road, handler = Road(), Handler()
-    peer = Peer(road, handler)
+async def connected() -> AsyncIterator[tuple[Peer, MemoryTransport, Handler]]:
+    transport, handler = MemoryTransport(), Handler()
+    peer = Peer(transport, handler)
     running = asyncio.create_task(peer.run())
     async with asyncio.timeout(SECONDS):
-        yield peer, road, handler
-        road.incoming.put_nowait(None)
+        yield peer, transport, handler
+        transport.incoming.put_nowait(None)
         await running
-    assert peer.busy == 0
+    assert peer.task_count == 0
 
 
 def request(id: Any, method: str, **params: Any) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def notification(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-async def test_a_request_is_answered_with_its_id_and_unknown_things_stay_whole() -> None:
-    async with connected() as (_, road, _):
+async def test_a_request_is_answered_with_its_id_and_unknown_fields_are_kept() -> None:
+    async with connected() as (_, transport, _):
         strange = {"sessionUpdate": "never_seen", "_meta": {"cwd": "/evil"}, "n": [1, None]}
-        road.feed(request("a", "echo", **strange), request(7, "echo"), request(None, "echo"))
-        sent = await road.until(3)
+        transport.feed(request("a", "echo", **strange), request(7, "echo"), request(None, "echo"))
+        sent = await transport.wait_for(3)
     assert sent == [
         {"jsonrpc": "2.0", "id": "a", "result": strange},
         {"jsonrpc": "2.0", "id": 7, "result": {}},
@@ -132,163 +132,166 @@ async def test_a_request_is_answered_with_its_id_and_unknown_things_stay_whole()
         (b'{"jsonrpc":"2.0","id":1,"method":"fail"}', -32603, 1),
     ],
 )
-async def test_what_cannot_be_done_is_answered_and_the_next_request_is_served(
+async def test_an_invalid_message_or_a_failed_request_is_answered_with_an_error(
     line: bytes, code: int, id: Any
 ) -> None:
-    async with connected() as (_, road, _):
-        road.incoming.put_nowait(line)
-        road.feed(request("next", "echo"))
-        sent = {message["id"]: message for message in await road.until(2)}
+    async with connected() as (_, transport, _):
+        transport.incoming.put_nowait(line)
+        transport.feed(request("next", "echo"))
+        sent = {message["id"]: message for message in await transport.wait_for(2)}
     assert sent[id]["error"]["code"] == code
     assert "secret" not in json.dumps(sent[id])
     assert sent["next"]["result"] == {}
 
 
-async def test_a_batch_is_its_messages() -> None:
-    async with connected() as (_, road, _):
-        road.feed([request(1, "echo"), request(2, "echo")])
-        assert [message["id"] for message in await road.until(2)] == [1, 2]
+async def test_the_messages_of_a_batch_are_handled_one_by_one() -> None:
+    async with connected() as (_, transport, _):
+        transport.feed([request(1, "echo"), request(2, "echo")])
+        assert [message["id"] for message in await transport.wait_for(2)] == [1, 2]
 
 
-async def test_within_a_session_everything_is_handled_in_order_and_no_session_waits_for_another() -> None:
-    async with connected() as (_, road, handler):
-        road.feed(
+async def test_messages_of_a_session_are_handled_in_order_and_sessions_do_not_wait_for_each_other() -> None:
+    async with connected() as (_, transport, handler):
+        transport.feed(
             notification("slow", sessionId="a", n=1),
             notification("quick", sessionId="a", n=2),
             request(1, "echo", sessionId="a"),
             request(2, "echo", sessionId="b"),
         )
-        assert [message["id"] for message in await road.until(1)] == [2]
-        handler.gate.set()
-        await road.until(2)
-    assert [params.get("n") for _, params in handler.heard if params["sessionId"] == "a"] == [1, 2, None]
+        assert [message["id"] for message in await transport.wait_for(1)] == [2]
+        handler.release.set()
+        await transport.wait_for(2)
+    assert [params.get("n") for _, params in handler.received if params["sessionId"] == "a"] == [1, 2, None]
 
 
-async def test_a_long_request_holds_nothing_up() -> None:
-    async with connected() as (_, road, handler):
-        road.feed(request(1, "wait", sessionId="a"), request(2, "echo", sessionId="a"))
-        assert [message["id"] for message in await road.until(1)] == [2]
-        handler.gate.set()
-        assert [message["id"] for message in await road.until(2)] == [2, 1]
+async def test_a_long_request_does_not_delay_later_ones() -> None:
+    async with connected() as (_, transport, handler):
+        transport.feed(request(1, "wait", sessionId="a"), request(2, "echo", sessionId="a"))
+        assert [message["id"] for message in await transport.wait_for(1)] == [2]
+        handler.release.set()
+        assert [message["id"] for message in await transport.wait_for(2)] == [2, 1]
 
 
-async def test_who_gets_an_answer_has_seen_what_came_before_it() -> None:
-    async with connected() as (peer, road, handler):
-        asked = asyncio.create_task(peer.call("session/load", {}, session="a"))
-        (sent,) = await road.until(1)
-        road.feed(
+async def test_a_response_is_delivered_after_the_earlier_messages_of_its_session() -> None:
+    async with connected() as (peer, transport, handler):
+        pending = asyncio.create_task(peer.request("session/load", {}, session_id="a"))
+        (sent,) = await transport.wait_for(1)
+        transport.feed(
             notification("slow", sessionId="a"), {"jsonrpc": "2.0", "id": sent["id"], "result": {"ok": 1}}
         )
-        done, _ = await asyncio.wait([asked], timeout=0.05)
+        done, _ = await asyncio.wait([pending], timeout=0.05)
         assert not done
-        handler.gate.set()
-        assert await asked == {"ok": 1}
-        assert handler.heard == [("slow", {"sessionId": "a"})]
+        handler.release.set()
+        assert await pending == {"ok": 1}
+        assert handler.received == [("slow", {"sessionId": "a"})]
 
 
 @pytest.mark.parametrize("begun", [True, False])
 async def test_a_cancelled_request_is_answered_once(begun: bool) -> None:
-    async with connected() as (_, road, handler):
+    async with connected() as (_, transport, handler):
         if begun:
-            road.feed(request(1, "wait"))
-            await handler.began.wait()
-            road.feed(notification("$/cancel_request", requestId=1))
+            transport.feed(request(1, "wait"))
+            await handler.started.wait()
+            transport.feed(notification("$/cancel_request", requestId=1))
         else:
-            road.feed(request(1, "wait"), notification("$/cancel_request", requestId=1))
-        sent = await road.until(1)
-        road.feed(request(2, "echo"))
-        await road.until(2)
+            transport.feed(request(1, "wait"), notification("$/cancel_request", requestId=1))
+        sent = await transport.wait_for(1)
+        transport.feed(request(2, "echo"))
+        await transport.wait_for(2)
     assert sent[0]["error"]["code"] == -32800
-    assert [message["id"] for message in road.sent] == [1, 2]
+    assert [message["id"] for message in transport.sent] == [1, 2]
 
 
-async def test_an_id_that_is_under_way_is_refused_and_the_first_goes_on() -> None:
-    async with connected() as (_, road, handler):
-        road.feed(request(1, "wait"))
-        await handler.began.wait()
-        road.feed(request(1, "echo"))
-        assert (await road.until(1))[0]["error"]["code"] == -32600
-        handler.gate.set()
-        assert (await road.until(2))[1]["result"] == "done"
+async def test_a_duplicate_id_is_refused_and_the_first_request_goes_on() -> None:
+    async with connected() as (_, transport, handler):
+        transport.feed(request(1, "wait"))
+        await handler.started.wait()
+        transport.feed(request(1, "echo"))
+        assert (await transport.wait_for(1))[0]["error"]["code"] == -32600
+        handler.release.set()
+        assert (await transport.wait_for(2))[1]["result"] == "done"
 
 
-async def test_a_request_is_answered_also_if_it_is_cancelled_before_its_first_step() -> None:
-    async with connected() as (peer, road, handler):
-        peer._take(Request("x", "wait", {}))
-        # The lane's task makes the request's, and gives way before that has begun.
+async def test_a_request_that_is_cancelled_before_its_first_step_is_answered() -> None:
+    async with connected() as (peer, transport, handler):
+        peer._receive(RpcRequest("x", "wait", {}))
+        # The queue has created the task of the request, which has not run yet.
         await asyncio.sleep(0)
-        peer._answering["x"].cancel()
-        sent = await road.until(1)
+        peer._running_requests["x"].cancel()
+        sent = await transport.wait_for(1)
         assert sent[0]["error"]["code"] == -32800
-        assert handler.heard == []
+        assert handler.received == []
 
 
-async def test_nothing_more_is_read_while_much_is_not_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_module, "_UNHANDLED", 5)
-    async with connected() as (_, road, handler):
+async def test_reading_pauses_while_too_many_messages_are_unhandled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_module, "_MAX_UNHANDLED", 5)
+    async with connected() as (_, transport, handler):
         for number in range(10):
-            road.feed(*(notification("slow", sessionId="a", n=number) for _ in range(5)))
-        await eventually(lambda: road.incoming.qsize() < 10)
+            transport.feed(*(notification("slow", sessionId="a", n=number) for _ in range(5)))
+        await eventually(lambda: transport.incoming.qsize() < 10)
         for _ in range(20):
             await asyncio.sleep(0)
-        assert road.incoming.qsize() >= 7
-        handler.gate.set()
-    assert len(handler.heard) == 50
+        assert transport.incoming.qsize() >= 7
+        handler.release.set()
+    assert len(handler.received) == 50
 
 
-async def test_who_stops_waiting_tells_the_other_end() -> None:
-    async with connected() as (peer, road, _):
-        asked = asyncio.create_task(peer.call("session/request_permission", {}))
-        (sent,) = await road.until(1)
-        asked.cancel()
-        cancelled = (await road.until(2))[1]
-        road.feed({"jsonrpc": "2.0", "id": sent["id"], "result": "too late"})
+async def test_cancelling_a_sent_request_notifies_the_other_side() -> None:
+    async with connected() as (peer, transport, _):
+        pending = asyncio.create_task(peer.request("session/request_permission", {}))
+        (sent,) = await transport.wait_for(1)
+        pending.cancel()
+        cancelled = (await transport.wait_for(2))[1]
+        transport.feed({"jsonrpc": "2.0", "id": sent["id"], "result": "too late"})
     assert cancelled == notification("$/cancel_request", requestId=sent["id"])
 
 
-async def test_when_the_other_end_goes_nobody_waits_any_more() -> None:
-    async with connected() as (peer, road, handler):
-        road.feed(request(1, "wait"))
-        await handler.began.wait()
-        asked = asyncio.create_task(peer.call("fs/read_text_file", {}))
-        await road.until(1)
+async def test_a_closed_connection_fails_the_open_requests_of_both_sides() -> None:
+    async with connected() as (peer, transport, handler):
+        transport.feed(request(1, "wait"))
+        await handler.started.wait()
+        pending = asyncio.create_task(peer.request("fs/read_text_file", {}))
+        await transport.wait_for(1)
     with pytest.raises(PeerDisconnected):
-        await asked
-    assert [message["id"] for message in road.sent if "error" in message] == [1]
+        await pending
+    assert [message["id"] for message in transport.sent if "error" in message] == [1]
     with pytest.raises(PeerDisconnected):
-        await peer.call("again")
+        await peer.request("again")
 
 
-async def test_what_was_asked_right_before_the_end_is_answered() -> None:
-    road, handler = Road(), Handler()
-    road.feed(request(1, "echo"), request(2, "echo", sessionId="a"))
-    road.incoming.put_nowait(None)
-    await Peer(road, handler).run()
-    assert {message["id"]: message.get("result") for message in road.sent} == {1: {}, 2: {"sessionId": "a"}}
+async def test_requests_sent_right_before_the_end_are_answered() -> None:
+    transport, handler = MemoryTransport(), Handler()
+    transport.feed(request(1, "echo"), request(2, "echo", sessionId="a"))
+    transport.incoming.put_nowait(None)
+    await Peer(transport, handler).run()
+    assert {message["id"]: message.get("result") for message in transport.sent} == {
+        1: {},
+        2: {"sessionId": "a"},
+    }
 
 
-async def test_an_error_answer_is_raised_with_its_code() -> None:
-    async with connected() as (peer, road, _):
-        asked = asyncio.create_task(peer.call("x"))
-        (sent,) = await road.until(1)
-        road.feed(
+async def test_an_error_response_is_raised_with_its_code() -> None:
+    async with connected() as (peer, transport, _):
+        pending = asyncio.create_task(peer.request("x"))
+        (sent,) = await transport.wait_for(1)
+        transport.feed(
             {"jsonrpc": "2.0", "id": sent["id"], "error": {"code": -32000, "message": "log in", "data": 1}}
         )
         with pytest.raises(RpcError) as refused:
-            await asked
+            await pending
     assert (refused.value.code, refused.value.message, refused.value.data) == (-32000, "log in", 1)
 
 
-async def test_many_lines_leave_in_one_write_and_a_peer_that_does_not_read_holds_the_speaker_up() -> None:
-    async with connected() as (peer, road, _):
-        road.open.clear()
+async def test_messages_are_written_together_and_drain_waits_for_a_slow_reader() -> None:
+    async with connected() as (peer, transport, _):
+        transport.writable.clear()
         for number in range(1000):
-            peer.tell("session/update", {"n": number, "text": "x" * 2000})
-        waiting = asyncio.create_task(peer.room())
+            peer.notify("session/update", {"n": number, "text": "x" * 2000})
+        waiting = asyncio.create_task(peer.drain())
         done, _ = await asyncio.wait([waiting], timeout=0.05)
         assert not done
-        road.open.set()
+        transport.writable.set()
         await waiting
-        await peer.flushed()
-        assert len(road.writes) <= 3
-        assert [message["params"]["n"] for message in road.sent] == list(range(1000))
+        await peer.flush()
+        assert len(transport.writes) <= 3
+        assert [message["params"]["n"] for message in transport.sent] == list(range(1000))

@@ -68,7 +68,7 @@ class Editor:
 
     # -- what it is told and asked
 
-    async def request(self, method: str, params: Any) -> Any:
+    async def handle_request(self, method: str, params: Any) -> Any:
         self.asked.append((method, params))
         self._news.set()
         try:
@@ -78,7 +78,7 @@ class Editor:
             self._news.set()
             raise
 
-    async def notification(self, method: str, params: Any) -> None:
+    async def handle_notification(self, method: str, params: Any) -> None:
         assert method == "session/update", method
         self.updates.append((params["sessionId"], params["update"]))
         self._news.set()
@@ -116,7 +116,7 @@ class Editor:
 
     async def call(self, method: str, **params: Any) -> Any:
         async with asyncio.timeout(SECONDS):
-            return await self.peer.call(method, params, session=params.get("sessionId"))
+            return await self.peer.request(method, params, session_id=params.get("sessionId"))
 
     async def refused(self, method: str, **params: Any) -> RpcError:
         try:
@@ -152,7 +152,7 @@ class Editor:
         return {one["id"]: one["currentValue"] for one in result["configOptions"]}
 
     def cancel(self, session: str) -> None:
-        self.peer.tell("session/cancel", {"sessionId": session})
+        self.peer.notify("session/cancel", {"sessionId": session})
 
 
 class _Tap:

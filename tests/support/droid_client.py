@@ -15,7 +15,7 @@ from typing import Any
 from farsteer.faces.droid.lobby import Options
 from farsteer.faces.droid.server import Server
 from farsteer.faces.hub_connection import Open
-from farsteer.jsonrpc.stdio import Reader, Writer
+from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 SECONDS = 30.0
 _LIMIT = 256 * 1024 * 1024
@@ -209,7 +209,7 @@ async def droid_here(hub: Open, options: Options) -> AsyncIterator[DroidClient]:
         asyncio.streams.FlowControlMixin, os.fdopen(our_out, "wb", 0)
     )
     said = asyncio.StreamWriter(transport, protocol, None, loop)
-    serving = asyncio.create_task(Server(options, Reader(its_in), Writer(its_out), hub).run())
+    serving = asyncio.create_task(Server(options, StdinReader(its_in), StdoutWriter(its_out), hub).run())
     serving.add_done_callback(lambda _: os.close(its_out))
     client = DroidClient(heard, said)
     try:

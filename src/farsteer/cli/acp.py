@@ -110,9 +110,9 @@ async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> HubCl
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.faces.acp.greeting import Options
     from farsteer.faces.acp.server import Pipes, converse
-    from farsteer.jsonrpc.stdio import Reader, Writer, take_over
+    from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter, claim_stdio
 
-    source, target = take_over()
+    source, target = claim_stdio()
 
     @asynccontextmanager
     async def hub() -> AsyncGenerator[HubClient]:
@@ -127,8 +127,8 @@ async def _run(arguments: argparse.Namespace) -> int:
 
         login_file(context.home(arguments)).unlink(missing_ok=True)
 
-    writer = Writer(target)
-    pipes = Pipes(Reader(source), writer)
+    writer = StdoutWriter(target)
+    pipes = Pipes(StdinReader(source), writer)
     options = Options(
         agent=arguments.agent, machine=arguments.machine, session_id=arguments.session, lenient=arguments.lenient,
         forget=forget,

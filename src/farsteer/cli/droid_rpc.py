@@ -87,16 +87,16 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 async def _run(arguments: argparse.Namespace) -> int:
     from farsteer.faces.droid.server import Server
-    from farsteer.jsonrpc.stdio import Reader, Writer, take_over
+    from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter, claim_stdio
 
-    source, target = take_over()
+    source, target = claim_stdio()
 
     @asynccontextmanager
     async def hub() -> AsyncGenerator[HubClient]:
         async with steering(arguments) as (found, _):
             yield found
 
-    server = Server(_options(arguments), Reader(source), Writer(target), hub)
+    server = Server(_options(arguments), StdinReader(source), StdoutWriter(target), hub)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, server.leave)
     await server.run()

@@ -1,1 +1,1 @@
-"""JSON-RPC 2.0 over lines of JSON, for both ends: a face that answers editors, an adapter that drives agents."""
+"""JSON-RPC 2.0 over newline-delimited JSON, for servers and clients alike."""

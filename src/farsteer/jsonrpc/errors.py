@@ -35,7 +35,7 @@ DISCONNECTED = -32005
 class RpcError(Exception):
     """An error response, received or to be sent.
 
-    A handler raises it to refuse a request; `Peer.call` raises it when the other side refuses one.
+    A handler raises it to refuse a request; `Peer.request` raises it when the other side refuses one.
     """
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -46,6 +46,7 @@ class RpcError(Exception):
 
     @property
     def body(self) -> dict[str, Any]:
+        """The `error` member of the response."""
         body: dict[str, Any] = {"code": self.code, "message": self.message}
         return body if self.data is None else {**body, "data": self.data}
 
@@ -61,14 +62,18 @@ def unknown_method(method: str) -> RpcError:
     return RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}", {"method": method})
 
 
+def request_cancelled() -> RpcError:
+    return RpcError(REQUEST_CANCELLED, "the request was cancelled")
+
+
 def rpc_error(error: FarsteerError) -> RpcError:
-    """Translate a Farsteer error. Its stable code is sent as `data.code`; details of internal errors are not sent."""
+    """Translate a Farsteer error. `data.code` is its stable code; details of internal errors are left out."""
     match error:
         case Unauthorized() | Forbidden():
             code = AUTH_REQUIRED
         case NotFound():
             code = RESOURCE_NOT_FOUND
-        case AgentError():
+        case AgentError():  # a subclass of Unprocessable, but not the caller's fault
             code = INTERNAL_ERROR
         case BadRequest() | Unprocessable():
             code = INVALID_PARAMS

@@ -1,4 +1,4 @@
-"""Order: what belongs to one session is handled in the order it came, and no session waits for another."""
+"""A work queue that keeps the order within each key and runs different keys concurrently."""
 
 from __future__ import annotations
 
@@ -9,60 +9,62 @@ from collections.abc import Awaitable, Callable
 
 _log = logging.getLogger(__name__)
 
-Work = Callable[[], Awaitable[None]]
+Job = Callable[[], Awaitable[None]]
 
 
 class KeyedQueue:
-    """A lane has a task while it has work, and leaves nothing behind when it has none."""
+    """Runs the jobs of one key one after the other. A key has a task only while it has jobs."""
 
     def __init__(self) -> None:
-        self._work: dict[str | None, deque[Work]] = {}
+        self._jobs: dict[str | None, deque[Job]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._count = 0
-        self._progress = asyncio.Event()
+        self._waiting = 0
+        self._job_started = asyncio.Event()
 
-    def put(self, key: str | None, work: Work) -> None:
-        self._count += 1
-        waiting = self._work.get(key)
-        if waiting is not None:
-            waiting.append(work)
+    def put(self, key: str | None, job: Job) -> None:
+        """Run `job` after every job that was put under the same key before it."""
+        self._waiting += 1
+        jobs = self._jobs.get(key)
+        if jobs is not None:
+            jobs.append(job)
             return
-        self._work[key] = deque([work])
+        self._jobs[key] = deque([job])
         task = asyncio.get_running_loop().create_task(self._run(key))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def room(self, most: int) -> None:
-        """Returns while no more than `most` wait."""
-        while self._count > most:
-            self._progress.clear()
-            await self._progress.wait()
+    async def wait_for_capacity(self, limit: int) -> None:
+        """Wait until at most `limit` jobs have not started."""
+        while self._waiting > limit:
+            self._job_started.clear()
+            await self._job_started.wait()
 
-    async def empty(self) -> None:
-        """Everything that was put here has been handled."""
+    async def join(self) -> None:
+        """Wait until every job has finished."""
         while self._tasks:
             await asyncio.wait([*self._tasks])
 
     async def close(self) -> None:
-        """Nothing more begins; what has begun is ended."""
-        self._work.clear()
-        self._count = 0
+        """Drop the jobs that have not started and cancel those that are running."""
+        self._jobs.clear()
+        self._waiting = 0
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def __len__(self) -> int:
+    @property
+    def task_count(self) -> int:
         return len(self._tasks)
 
     async def _run(self, key: str | None) -> None:
-        waiting = self._work[key]
-        while waiting:
+        jobs = self._jobs[key]
+        while jobs:
             try:
-                self._count -= 1
-                self._progress.set()
-                await waiting.popleft()()
+                self._waiting -= 1
+                self._job_started.set()
+                await jobs.popleft()()
             except Exception:  # noqa: BLE001
-                _log.exception("a message could not be handled")
-        if self._work.get(key) is waiting:
-            del self._work[key]
+                _log.exception("a message handler failed")
+        if self._jobs.get(key) is jobs:
+            del self._jobs[key]

@@ -1,4 +1,4 @@
-"""What one line holds. Parameters and results stay as they are: nothing that we have no word for is lost."""
+"""Decoding of JSON-RPC messages. Parameters and results stay plain JSON values, so unknown fields are kept."""
 
 from __future__ import annotations
 
@@ -9,84 +9,89 @@ import msgspec
 from farsteer.core.lines import Line, Oversized
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError
 
-Id = str | int | float | None
-"""A request's name. Nobody should use null, and it is answered all the same."""
-_SHOWN = 200
+RequestId = str | int | float | None
+"""JSON-RPC discourages null as a request id but allows it, so such requests are answered too."""
+_QUOTED_BYTES = 200
+"""How much of a line that is not JSON is sent back with the error."""
 
 
-class Request(NamedTuple):
-    id: Id
+class RpcRequest(NamedTuple):
+    id: RequestId
     method: str
     params: Any
 
 
-class Notification(NamedTuple):
+class RpcNotification(NamedTuple):
     method: str
     params: Any
 
 
-class Answer(NamedTuple):
-    id: Id
+class RpcResponse(NamedTuple):
+    id: RequestId
     result: Any
     error: RpcError | None
 
 
-class Malformed(NamedTuple):
-    """What is no message; the sender is told, where it can be known that it waits."""
+class InvalidMessage(NamedTuple):
+    """Something that is not a JSON-RPC message, and the error to answer it with. `id` is None if it has no valid id."""
 
-    id: Id
+    id: RequestId
     error: RpcError
 
 
-Message = Request | Notification | Answer | Malformed
+RpcMessage = RpcRequest | RpcNotification | RpcResponse | InvalidMessage
 
 
-def fields(value: Any) -> dict[str, Any] | None:
-    """The value as an object, if it is one."""
+def as_object(value: Any) -> dict[str, Any] | None:
+    """Return `value` if it is a JSON object, else None."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 _decoder = msgspec.json.Decoder()
 
 
-def read(line: Line) -> list[Message]:
-    """The messages of a line: one, or those of a batch."""
+def decode_line(line: Line) -> list[RpcMessage]:
+    """Return the message of a line, or the messages of a batch. Never raises."""
     if isinstance(line, Oversized):
-        return [Malformed(None, RpcError(INVALID_REQUEST, f"a line of {line.size} bytes is too long"))]
+        return [_invalid(None, f"a line of {line.size} bytes is too long")]
     try:
-        found = _decoder.decode(line)
+        value = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        shown = line[:_SHOWN].decode(errors="replace")
-        return [Malformed(None, RpcError(PARSE_ERROR, "this is no JSON", {"line": shown}))]
-    if isinstance(found, list) and found:
-        return [_message(one) for one in cast("list[Any]", found)]
-    return [_message(found)]
+        quoted = line[:_QUOTED_BYTES].decode(errors="replace")
+        return [InvalidMessage(None, RpcError(PARSE_ERROR, "not valid JSON", {"line": quoted}))]
+    if isinstance(value, list) and value:
+        return [_to_message(element) for element in cast("list[Any]", value)]
+    return [_to_message(value)]
 
 
-def _message(value: Any) -> Message:
-    found = fields(value)
-    if found is None:
-        return Malformed(None, RpcError(INVALID_REQUEST, "a message is an object"))
-    given = found.get("id")
-    id = given if isinstance(given, str | int | float) and not isinstance(given, bool) else None
-    if "id" in found and given is not None and id is None:
-        return Malformed(None, RpcError(INVALID_REQUEST, "an id is a string or a number"))
-    if "method" not in found:
-        return _answer(found, id)
-    method, params = found["method"], found.get("params")
+def _to_message(value: Any) -> RpcMessage:
+    message = as_object(value)
+    if message is None:
+        return _invalid(None, "a message must be an object")
+    id = message.get("id")
+    if isinstance(id, bool) or not isinstance(id, str | int | float | None):
+        return _invalid(None, "an id must be a string or a number")
+    if "method" not in message:
+        return _to_response(message, id)
+    method, params = message["method"], message.get("params")
     if not isinstance(method, str):
-        return Malformed(id, RpcError(INVALID_REQUEST, "a method is a string"))
-    return Request(id, method, params) if "id" in found else Notification(method, params)
+        return _invalid(id, "a method must be a string")
+    return RpcRequest(id, method, params) if "id" in message else RpcNotification(method, params)
 
 
-def _answer(found: dict[str, Any], id: Id) -> Message:
-    if "id" not in found or not ("result" in found or "error" in found):
-        return Malformed(id, RpcError(INVALID_REQUEST, "neither a request nor an answer"))
-    if found.get("error") is None:
-        return Answer(id, found.get("result"), None)
-    error = fields(found["error"])
+def _to_response(message: dict[str, Any], id: RequestId) -> RpcMessage:
+    if "id" not in message or not ("result" in message or "error" in message):
+        return _invalid(id, "neither a request nor a response")
+    if message.get("error") is None:
+        return RpcResponse(id, message.get("result"), None)
+    error = as_object(message["error"])
     if error is None:
-        return Answer(id, None, RpcError(INTERNAL_ERROR, str(found["error"])))
+        return RpcResponse(id, None, RpcError(INTERNAL_ERROR, str(message["error"])))
     code = error.get("code")
-    known = code if isinstance(code, int) else INTERNAL_ERROR
-    return Answer(id, None, RpcError(known, str(error.get("message") or ""), error.get("data")))
+    if not isinstance(code, int):
+        code = INTERNAL_ERROR
+    return RpcResponse(id, None, RpcError(code, str(error.get("message") or ""), error.get("data")))
+
+
+def _invalid(id: RequestId, reason: str) -> InvalidMessage:
+    return InvalidMessage(id, RpcError(INVALID_REQUEST, reason))

@@ -1,8 +1,9 @@
-"""One end of a JSON-RPC connection: dict in, dict out.
+"""One side of a JSON-RPC connection.
 
-What comes is handled in order within a session (`sessionId` of the parameters), answers to our own requests included:
-who waits for an answer has seen everything that came before it. What is sent leaves in order, many lines in one write.
-Every request is answered exactly once, also when it is cancelled, when its handler fails and when the other end goes.
+Incoming messages of one session (the `sessionId` of their parameters) are handled in order, and so are the responses to
+requests that name a session: whoever receives a response has already seen every earlier message. Outgoing messages keep
+their order and are written many at a time. Every incoming request gets exactly one response, even if it is cancelled,
+its handler fails or the connection closes.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import Line
@@ -20,278 +21,294 @@ from farsteer.core.wire import encode
 from farsteer.jsonrpc.errors import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
-    REQUEST_CANCELLED,
     PeerDisconnected,
     RpcError,
+    request_cancelled,
     rpc_error,
 )
 from farsteer.jsonrpc.keyed_queue import KeyedQueue
-from farsteer.jsonrpc.messages import Answer, Id, Malformed, Message, Notification, Request, fields, read
+from farsteer.jsonrpc.messages import (
+    InvalidMessage,
+    RequestId,
+    RpcMessage,
+    RpcNotification,
+    RpcRequest,
+    RpcResponse,
+    as_object,
+    decode_line,
+)
 
-CANCEL = "$/cancel_request"
-_UNSENT = 1024 * 1024
-"""Bytes that may wait to be written before `room` waits."""
-_UNHANDLED = 10_000
-"""Messages that may wait to be handled before nothing more is read."""
-_AT_ONCE = 10_000
-"""Requests that may be under way; one more is refused."""
+CANCEL_REQUEST = "$/cancel_request"
 
-_SETTLE_SECONDS = 1.0
+_MAX_UNSENT_BYTES = 1024 * 1024
+"""`drain` waits while more than this is waiting to be written."""
+_MAX_UNHANDLED = 10_000
+"""Reading pauses while more messages than this are waiting for their handler."""
+_MAX_OPEN_REQUESTS = 10_000
+"""Further incoming requests are refused."""
+_FINISH_SECONDS = 1.0
+"""How long requests may still be answered after the other side has closed its end."""
 
 _log = logging.getLogger(__name__)
 
 
 class Transport(Protocol):
-    """The road beneath: a pair of pipes, a websocket."""
+    """Carries lines: a pair of pipes, a websocket."""
 
     def batches(self) -> AsyncIterator[list[Line]]:
-        """What the other end sends, until its end."""
+        """Yield the lines of the other side as they arrive, until it closes."""
         ...
 
     async def write(self, data: bytes) -> None:
-        """Whole lines, each with its newline. Returns when more may be written."""
+        """Write whole lines, each with its newline. Returns when more may be written."""
         ...
 
 
 class Handler(Protocol):
-    """Parameters are what was sent, whatever that is; raise RpcError or FarsteerError to refuse.
+    """Handles what the other side sends. Parameters are passed on unchecked, as they were received."""
 
-    A notification's handler holds its session up until it returns, so it must not wait for an answer from the other
-    end; a request's may.
-    """
+    async def handle_request(self, method: str, params: Any) -> Any:
+        """Return the result. Raise RpcError or FarsteerError to refuse the request."""
+        ...
 
-    async def request(self, method: str, params: Any) -> Any: ...
+    async def handle_notification(self, method: str, params: Any) -> None:
+        """Must not wait for a response from the other side: later messages of the session wait for this one."""
+        ...
 
-    async def notification(self, method: str, params: Any) -> None: ...
 
+class _OpenRequest(NamedTuple):
+    """A request that the other side has not answered."""
 
-class _Call:
-    __slots__ = ("answer", "key")
-
-    def __init__(self, key: str | None) -> None:
-        self.key = key
-        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    session_id: str | None
+    response: asyncio.Future[Any]
 
 
 class Peer:
-    def __init__(self, lines: Transport, handler: Handler) -> None:
-        self._lines = lines
+    def __init__(self, transport: Transport, handler: Handler) -> None:
+        self._transport = transport
         self._handler = handler
-        self._ids = itertools.count(1)
-        self._calls: dict[Id, _Call] = {}
-        self._answering: dict[Id, asyncio.Task[None]] = {}
-        self._waiting: dict[Id, bool] = {}
-        """Requests that have not begun, and whether each was cancelled before it did."""
-        self._lanes = KeyedQueue()
+        self._request_ids = itertools.count(1)
+        self._sent_requests: dict[RequestId, _OpenRequest] = {}
+        self._queue = KeyedQueue()
+        self._queued_requests: dict[RequestId, bool] = {}
+        """Incoming requests whose handler has not started, and whether they have been cancelled since."""
+        self._running_requests: dict[RequestId, asyncio.Task[None]] = {}
         self._unsent: list[bytes] = []
-        self._size = 0
+        self._unsent_bytes = 0
         self._writer: asyncio.Task[None] | None = None
         self._written = asyncio.Event()
         self._written.set()
         self._closed = False
-        self._silent = False
-        """Nothing more is said."""
+        self._send_closed = False
 
     async def run(self) -> None:
-        """Until the other end has said its last. Then nobody waits any more, on either side."""
+        """Handle messages until the other side closes the connection, then close this side."""
         try:
-            async for batch in self._lines.batches():
+            async for batch in self._transport.batches():
                 for line in batch:
-                    for message in read(line):
-                        self._take(message)
-                await self._lanes.room(_UNHANDLED)
-            await self._settle()
+                    for message in decode_line(line):
+                        self._receive(message)
+                await self._queue.wait_for_capacity(_MAX_UNHANDLED)
+            await self._finish_requests()
         finally:
             await self.close()
 
-    async def _settle(self) -> None:
-        """The other end listens perhaps, though it speaks no more: what can be answered soon is."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLE_SECONDS):
-                await self._lanes.empty()
-                while self._answering:
-                    await asyncio.wait([*self._answering.values()])
-
     @property
     def closed(self) -> bool:
-        """Nobody is there any more."""
         return self._closed
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Fail the requests of both sides that are still open, and write what is left. Idempotent."""
         self._closed = True
-        for call in [*self._calls.values()]:
-            if not call.answer.done():
-                call.answer.set_exception(PeerDisconnected())
-        answering = [*self._answering.values()]
-        for task in answering:
+        for request in [*self._sent_requests.values()]:
+            if not request.response.done():
+                request.response.set_exception(PeerDisconnected())
+        running = [*self._running_requests.values()]
+        for task in running:
             task.cancel()
-        await asyncio.gather(*answering, return_exceptions=True)
-        await self._lanes.close()
-        for id in self._waiting:
-            self._refuse(id, PeerDisconnected())
-        self._waiting.clear()
-        self._silent = True
-        await self.flushed()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._queue.close()
+        for id in self._queued_requests:
+            self._send_error(id, PeerDisconnected())
+        self._queued_requests.clear()
+        self._send_closed = True
+        await self.flush()
 
     @property
-    def busy(self) -> int:
-        """Tasks that this connection keeps."""
-        return len(self._answering) + len(self._lanes)
+    def task_count(self) -> int:
+        """Number of tasks that handle incoming messages."""
+        return len(self._running_requests) + self._queue.task_count
 
-    # -- what we say
+    async def _finish_requests(self) -> None:
+        """Let running handlers answer: the other side may still read although it sends nothing more."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FINISH_SECONDS):
+                await self._queue.join()
+                while self._running_requests:
+                    await asyncio.wait([*self._running_requests.values()])
 
-    async def call(self, method: str, params: Any = None, *, session: str | None = None) -> Any:
-        """Ask, and wait for the answer. Raises RpcError. Who stops waiting tells the other end."""
-        return await self.ask(method, params, session=session)
+    # -- sending
 
-    def ask(self, method: str, params: Any, *, session: str | None = None) -> Awaitable[Any]:
-        """As `call`; the question has its place among what is said as soon as this returns."""
-        id = next(self._ids)
-        call = _Call(session)
+    def request(
+        self, method: str, params: Any = None, *, session_id: str | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Send a request and return a coroutine that waits for its result.
+
+        The request takes its place among the outgoing messages when this function is called, not when its result is
+        awaited. Cancelling the coroutine tells the other side that the result is no longer needed.
+
+        Args:
+            session_id: handle the response after all earlier messages of this session.
+
+        Raises:
+            RpcError: the other side answered with an error.
+            PeerDisconnected: the connection closed before it answered.
+        """
+        id = next(self._request_ids)
+        request = _OpenRequest(session_id, asyncio.get_running_loop().create_future())
         if self._closed:
-            call.answer.set_exception(PeerDisconnected())
+            request.response.set_exception(PeerDisconnected())
         else:
-            self._calls[id] = call
+            self._sent_requests[id] = request
             self._send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
-        return self._answered(id, call)
+        return self._wait_for_response(id, request)
 
-    async def _answered(self, id: int, call: _Call) -> Any:
+    async def _wait_for_response(self, id: int, request: _OpenRequest) -> Any:
         try:
-            return await call.answer
+            return await request.response
         except asyncio.CancelledError:
-            self.tell(CANCEL, {"requestId": id})
+            self.notify(CANCEL_REQUEST, {"requestId": id})
             raise
         finally:
-            self._calls.pop(id, None)
+            self._sent_requests.pop(id, None)
 
-    def tell(self, method: str, params: Any) -> None:
-        """Say something that is not answered. Who says much waits for `room`."""
+    def notify(self, method: str, params: Any) -> None:
+        """Send a notification. Call `drain` between many of them."""
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    @property
-    def behind(self) -> bool:
-        """The other end has much to read."""
-        return self._size > _UNSENT
+    def send_encoded(self, message: bytes) -> None:
+        """Send a message that is already encoded as one line of JSON, without its newline."""
+        if self._send_closed:
+            return
+        self._unsent.append(message)
+        self._unsent_bytes += len(message) + 1
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.get_running_loop().create_task(self._write_unsent())
 
-    async def room(self) -> None:
-        """Returns while the other end reads."""
-        while self.behind and not self._closed:
+    @property
+    def send_buffer_full(self) -> bool:
+        return self._unsent_bytes > _MAX_UNSENT_BYTES
+
+    async def drain(self) -> None:
+        """Wait while the other side reads more slowly than this side sends."""
+        while self.send_buffer_full and not self._closed:
             self._written.clear()
             await self._written.wait()
 
-    async def flushed(self) -> None:
-        """Everything said so far is written."""
+    async def flush(self) -> None:
+        """Wait until everything sent so far is written."""
         while self._writer is not None and not self._writer.done():
             await asyncio.wait([self._writer])
 
-    def _refuse(self, id: Id, error: RpcError) -> None:
+    def _send_error(self, id: RequestId, error: RpcError) -> None:
         self._send({"jsonrpc": "2.0", "id": id, "error": error.body})
 
     def _send(self, message: dict[str, Any]) -> None:
-        self.say(encode(message))
+        self.send_encoded(encode(message))
 
-    def say(self, message: bytes) -> None:
-        """Send what is encoded already; as `tell` in every other way."""
-        if self._silent:
-            return
-        self._unsent.append(message)
-        self._size += len(message) + 1
-        if self._writer is None or self._writer.done():
-            self._writer = asyncio.get_running_loop().create_task(self._write())
-
-    async def _write(self) -> None:
+    async def _write_unsent(self) -> None:
         while self._unsent:
             data, self._unsent = b"\n".join((*self._unsent, b"")), []
             try:
-                await self._lines.write(data)
+                await self._transport.write(data)
             except Exception:  # noqa: BLE001
-                _log.debug("the other end reads no more", exc_info=True)
-            self._size -= len(data)
+                _log.debug("could not write to the other side", exc_info=True)
+            self._unsent_bytes -= len(data)
             self._written.set()
 
-    # -- what we hear
+    # -- receiving
 
-    def _take(self, message: Message) -> None:
+    def _receive(self, message: RpcMessage) -> None:
         match message:
-            case Request():
-                if message.id in self._waiting or message.id in self._answering:
-                    self._refuse(message.id, RpcError(INVALID_REQUEST, "a request with this id is under way"))
-                    return
-                if len(self._waiting) + len(self._answering) >= _AT_ONCE:
-                    self._refuse(message.id, RpcError(INVALID_REQUEST, "too many requests are under way"))
-                    return
-                self._waiting[message.id] = False
-                self._lanes.put(_session(message.params), lambda: self._begin(message))
-            case Notification(method="$/cancel_request"):
-                self._cancel(message.params)
-            case Notification():
-                self._lanes.put(
-                    _session(message.params),
-                    lambda: self._handler.notification(message.method, message.params),
+            case RpcRequest():
+                self._receive_request(message)
+            case RpcNotification() if message.method == CANCEL_REQUEST:
+                self._cancel_request(message.params)
+            case RpcNotification():
+                self._queue.put(
+                    _session_id(message.params),
+                    lambda: self._handler.handle_notification(message.method, message.params),
                 )
-            case Answer():
-                call = self._calls.get(message.id)
-                if call is not None:
-                    self._lanes.put(call.key, lambda: _resolve(call, message))
-            case Malformed():
-                self._refuse(message.id, message.error)
+            case RpcResponse():
+                request = self._sent_requests.get(message.id)
+                if request is not None:
+                    self._queue.put(request.session_id, lambda: _resolve(request.response, message))
+            case InvalidMessage():
+                self._send_error(message.id, message.error)
 
-    async def _begin(self, request: Request) -> None:
-        """In its place in the order; how long it takes holds nothing up."""
-        if self._waiting.pop(request.id):
-            self._refuse(request.id, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
+    def _receive_request(self, request: RpcRequest) -> None:
+        if request.id in self._queued_requests or request.id in self._running_requests:
+            self._send_error(request.id, RpcError(INVALID_REQUEST, "a request with this id is still running"))
+        elif len(self._queued_requests) + len(self._running_requests) >= _MAX_OPEN_REQUESTS:
+            self._send_error(request.id, RpcError(INVALID_REQUEST, "too many requests are running"))
+        else:
+            self._queued_requests[request.id] = False
+            self._queue.put(_session_id(request.params), lambda: self._start_request(request))
+
+    async def _start_request(self, request: RpcRequest) -> None:
+        """Start the handler in a task of its own, so that it does not delay later messages of its session."""
+        if self._queued_requests.pop(request.id):
+            self._send_error(request.id, request_cancelled())
             return
         task = asyncio.get_running_loop().create_task(self._answer(request))
-        self._answering[request.id] = task
-        task.add_done_callback(lambda _: self._never_began(request.id))
+        self._running_requests[request.id] = task
+        task.add_done_callback(lambda _: self._answer_unstarted(request.id))
+        # Let the handler take its first step before the next message is handled.
         await asyncio.sleep(0)
 
-    def _never_began(self, id: Id) -> None:
-        """A task that is cancelled before its first step answers nothing by itself."""
-        if self._answering.pop(id, None) is not None:
-            self._refuse(id, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
+    def _answer_unstarted(self, id: RequestId) -> None:
+        """Answer a request whose task was cancelled before its first step: `_answer` never ran."""
+        if self._running_requests.pop(id, None) is not None:
+            self._send_error(id, request_cancelled())
 
-    async def _answer(self, request: Request) -> None:
-        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
+    async def _answer(self, request: RpcRequest) -> None:
+        response: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
         try:
-            answer["result"] = await self._handler.request(request.method, request.params)
+            response["result"] = await self._handler.handle_request(request.method, request.params)
         except asyncio.CancelledError:
-            answer["error"] = RpcError(REQUEST_CANCELLED, "the request was cancelled").body
+            response["error"] = request_cancelled().body
         except RpcError as error:
-            answer["error"] = error.body
+            response["error"] = error.body
         except FarsteerError as error:
-            answer["error"] = rpc_error(error).body
+            response["error"] = rpc_error(error).body
         except Exception as error:  # noqa: BLE001
             _log.exception("%s failed", request.method)
-            answer["error"] = RpcError(
-                INTERNAL_ERROR, f"{request.method} failed: {type(error).__name__}"
-            ).body
+            reason = f"{request.method} failed: {type(error).__name__}"
+            response["error"] = RpcError(INTERNAL_ERROR, reason).body
         finally:
-            self._answering.pop(request.id, None)
-        self._send(answer)
+            self._running_requests.pop(request.id, None)
+        self._send(response)
 
-    def _cancel(self, params: Any) -> None:
-        id = (fields(params) or {}).get("requestId")
+    def _cancel_request(self, params: Any) -> None:
+        id = (as_object(params) or {}).get("requestId")
         if not isinstance(id, str | int | float):
             return
-        if id in self._waiting:
-            self._waiting[id] = True
-        task = self._answering.get(id)
+        if id in self._queued_requests:
+            self._queued_requests[id] = True
+        task = self._running_requests.get(id)
         if task is not None:
             task.cancel()
 
 
-async def _resolve(call: _Call, answer: Answer) -> None:
-    if call.answer.done():
+async def _resolve(future: asyncio.Future[Any], response: RpcResponse) -> None:
+    if future.done():
         return
-    if answer.error is not None:
-        call.answer.set_exception(answer.error)
+    if response.error is not None:
+        future.set_exception(response.error)
     else:
-        call.answer.set_result(answer.result)
+        future.set_result(response.result)
 
 
-def _session(params: Any) -> str | None:
-    """Whose order this belongs to."""
-    session = (fields(params) or {}).get("sessionId")
-    return session if isinstance(session, str) else None
+def _session_id(params: Any) -> str | None:
+    session_id = (as_object(params) or {}).get("sessionId")
+    return session_id if isinstance(session_id, str) else None

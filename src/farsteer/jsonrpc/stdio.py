@@ -1,7 +1,7 @@
-"""Standard input and output for a protocol: whatever they are, a pipe, a file or a terminal.
+"""Standard input and output as a transport, whether they are pipes, files or terminals.
 
-The event loop takes pipes only, so one thread reads and one writes. Both are bounded: nothing more is read while
-nobody takes it, and who writes waits while the peer does not read.
+The event loop supports only pipes, so one thread reads and one thread writes. Both are bounded: reading pauses while
+nobody consumes the lines, and writers wait while the other side does not read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from collections.abc import AsyncIterator, Callable
 
 from farsteer.core.lines import Line, LineSplitter
 
-_CHUNK = 256 * 1024
-_CHUNKS_AHEAD = 4
-_UNSENT = 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+_MAX_UNREAD_CHUNKS = 4
+_MAX_UNSENT_BYTES = 1024 * 1024
 
 
-def take_over() -> tuple[int, int]:
-    """Our own ends of stdin and stdout. What else is printed in this process goes to stderr from now on."""
+def claim_stdio() -> tuple[int, int]:
+    """Return private file descriptors of stdin and stdout.
+
+    Descriptor 0 becomes empty and descriptor 1 becomes stderr, so nothing else in this process disturbs the protocol.
+    """
     sys.stdout.flush()
     source, target = os.dup(0), os.dup(1)
     os.dup2(2, 1)
@@ -31,52 +34,67 @@ def take_over() -> tuple[int, int]:
     return source, target
 
 
-class Reader:
-    """The lines of a file descriptor, as batches, until its end."""
+class StdioTransport:
+    """A `Transport` over stdin and stdout."""
+
+    def __init__(self, reader: StdinReader, writer: StdoutWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    def batches(self) -> AsyncIterator[list[Line]]:
+        return self._reader.batches()
+
+    async def write(self, data: bytes) -> None:
+        await self._writer.write(data)
+
+
+class StdinReader:
+    """Reads the lines of a file descriptor until its end."""
 
     def __init__(self, source: int) -> None:
         self._source = source
         self._loop = asyncio.get_running_loop()
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        self._ahead = threading.Semaphore(_CHUNKS_AHEAD)
+        self._capacity = threading.Semaphore(_MAX_UNREAD_CHUNKS)
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
 
     async def batches(self) -> AsyncIterator[list[Line]]:
         splitter = LineSplitter()
         while chunk := await self._chunks.get():
-            self._ahead.release()
+            self._capacity.release()
             if lines := splitter.feed(chunk):
                 yield lines
-        # A line without its end may be a torn one; whether it is shows when it is read.
+        # A last line without a newline may be complete or cut off; decoding it will tell.
         if lines := splitter.finish():
             yield lines
 
     def _read(self) -> None:
+        """Pass chunks to the event loop. An empty one marks the end. Runs in its own thread."""
         chunk = b"-"
         while chunk:
-            self._ahead.acquire()
+            self._capacity.acquire()
             try:
-                chunk = os.read(self._source, _CHUNK)
+                chunk = os.read(self._source, _CHUNK_BYTES)
             except OSError:
                 chunk = b""
             try:
                 self._loop.call_soon_threadsafe(self._chunks.put_nowait, chunk)
             except RuntimeError:
-                return  # the loop is gone, and so is whoever wanted to know
+                return  # the event loop is closed
 
 
-class Writer:
-    """Writes lines in order. `broken` once the peer is gone; what is written then is dropped."""
+class StdoutWriter:
+    """Writes to a file descriptor in order. `broken` is set when the other side is gone; later writes are dropped."""
 
     def __init__(self, target: int) -> None:
         self._target = target
         self._loop = asyncio.get_running_loop()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._unsent: list[bytes] = []
-        self._size = 0
-        self._room = asyncio.Event()
+        self._unsent_bytes = 0
+        self._has_capacity = asyncio.Event()
         self._empty = asyncio.Event()
-        self._room.set()
+        self._has_capacity.set()
         self._empty.set()
         self.broken = asyncio.Event()
         self._poll = select.poll()
@@ -84,32 +102,33 @@ class Writer:
         threading.Thread(target=self._write, name="stdout", daemon=True).start()
 
     async def write(self, line: bytes) -> None:
-        """Returns at once, or when the peer has read enough of what it was sent before."""
-        await self._room.wait()
+        """Queue `line`. Waits while too much is unsent."""
+        await self._has_capacity.wait()
         if self.broken.is_set():
             return
-        if not self._size and len(line) <= select.PIPE_BUF and self._takes():
+        if not self._unsent_bytes and len(line) <= select.PIPE_BUF and self._is_writable():
+            # A short line that fits into the pipe is written here: that saves the way through the other thread.
             try:
                 line = line[os.write(self._target, line) :]
             except OSError:
-                self._gone()
+                self._mark_broken()
                 return
             if not line:
                 return
-        with self._news:
+        with self._changed:
             self._unsent.append(line)
-            self._size += len(line)
+            self._unsent_bytes += len(line)
             self._empty.clear()
-            if self._size > _UNSENT:
-                self._room.clear()
-            self._news.notify()
+            if self._unsent_bytes > _MAX_UNSENT_BYTES:
+                self._has_capacity.clear()
+            self._changed.notify()
 
-    def _takes(self) -> bool:
-        """A few bytes can be written without waiting: that spares the way through the other thread."""
+    def _is_writable(self) -> bool:
+        """Whether up to PIPE_BUF bytes can be written without blocking."""
         return bool(self._poll.poll(0))
 
     async def flush(self, seconds: float) -> bool:
-        """Everything written has been given to the peer; False: not in time, or it is gone."""
+        """Wait until everything is written. Returns False on a timeout or if the other side is gone."""
         try:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()
@@ -118,35 +137,36 @@ class Writer:
         return not self.broken.is_set()
 
     def _write(self) -> None:
+        """Write what is queued. Runs in its own thread."""
         while True:
-            with self._news:
+            with self._changed:
                 while not self._unsent:
-                    self._news.wait()
+                    self._changed.wait()
                 lines, self._unsent = self._unsent, []
             left = memoryview(b"".join(lines))
             try:
                 while left:
                     left = left[os.write(self._target, left) :]
             except OSError:
-                self._tell(self._gone)
+                self._call_in_loop(self._mark_broken)
                 return
-            self._tell(self._sent, sum(map(len, lines)))
+            self._call_in_loop(self._mark_sent, sum(map(len, lines)))
 
-    def _tell(self, what: Callable[..., None], *values: object) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], *values: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(what, *values)
+            self._loop.call_soon_threadsafe(callback, *values)
         except RuntimeError:
-            return  # the loop is gone: nobody waits
+            return  # the event loop is closed
 
-    def _sent(self, size: int) -> None:
-        with self._news:
-            self._size -= size
-            if self._size <= _UNSENT:
-                self._room.set()
-            if not self._size:
+    def _mark_sent(self, size: int) -> None:
+        with self._changed:
+            self._unsent_bytes -= size
+            if self._unsent_bytes <= _MAX_UNSENT_BYTES:
+                self._has_capacity.set()
+            if not self._unsent_bytes:
                 self._empty.set()
 
-    def _gone(self) -> None:
+    def _mark_broken(self) -> None:
         self.broken.set()
-        self._room.set()
+        self._has_capacity.set()
         self._empty.set()

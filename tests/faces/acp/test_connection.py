@@ -61,7 +61,7 @@ async def test_any_version_is_answered_with_ours(editor: Editor) -> None:
 async def test_unknown_methods_are_said_to_be_unknown(editors: Editors, method: str) -> None:
     async with editors(strict=False) as editor:
         assert (await editor.refused(method)).code == -32601
-        editor.peer.tell(method, {})
+        editor.peer.notify(method, {})
         assert await editor.call("session/list") == {"sessions": []}
 
 

@@ -126,11 +126,13 @@ async def test_a_cancelled_request_ends_its_turn_and_is_answered_after_it(
 ) -> None:
     session = (await editor.new(stack.directory()))["sessionId"]
     blocks = [{"type": "text", "text": "slow 200"}]
-    answer = editor.peer.ask("session/prompt", {"sessionId": session, "prompt": blocks}, session=session)
+    answer = editor.peer.request(
+        "session/prompt", {"sessionId": session, "prompt": blocks}, session_id=session
+    )
     running = asyncio.ensure_future(answer)
     await editor.until_update("agent_message_chunk")
     (mine,) = [id for asked, id in editor.wire.open if asked]
-    editor.peer.tell("$/cancel_request", {"requestId": mine})
+    editor.peer.notify("$/cancel_request", {"requestId": mine})
     assert (await running)["stopReason"] == "cancelled"
     assert editor.log[-1].startswith("answer")
 

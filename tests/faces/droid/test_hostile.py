@@ -12,7 +12,7 @@ import pytest
 
 from farsteer.core.ids import new_id
 from farsteer.core.lines import LINE_LIMIT
-from farsteer.jsonrpc.stdio import Writer
+from farsteer.jsonrpc.stdio import StdoutWriter
 from tests.support.droid_client import DroidClient, Line, note_of, of, request, text_of
 
 NOT_JSON = {"code": -32700, "message": "Invalid JSON"}
@@ -193,7 +193,7 @@ async def test_newer_errors_say_what_is_wrong_and_with_what(newer: DroidClient, 
 async def test_a_peer_that_stops_reading_holds_up_only_itself() -> None:
     """What it does not take waits in a bounded buffer, and whoever writes waits for it."""
     out, into = os.pipe()
-    writer = Writer(into)
+    writer = StdoutWriter(into)
     line, written = b"x" * 1000 + b"\n", 0
     with suppress(TimeoutError):
         while True:

@@ -54,9 +54,9 @@ async def test_files_are_as_good_as_pipes(desk: Path, tmp_path: Path) -> None:
 async def test_what_else_is_printed_goes_to_stderr(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
-        "from farsteer.jsonrpc.stdio import take_over\n"
+        "from farsteer.jsonrpc.stdio import claim_stdio\n"
         "print('before')\n"
-        "source, target = take_over()\n"
+        "source, target = claim_stdio()\n"
         "print('noise'); sys.stdout.flush(); os.system('echo louder noise')\n"
         "assert sys.stdin.read() == ''\n"
         "os.write(target, os.read(source, 100))\n"

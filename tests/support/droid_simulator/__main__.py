@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 
-from farsteer.jsonrpc.stdio import Reader, Writer, take_over
+from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter, claim_stdio
 from tests.support.droid_simulator import misbehaving
 from tests.support.droid_simulator.commands import COMMANDS
 from tests.support.droid_simulator.profile import PROFILES, Profile
@@ -37,12 +37,12 @@ def main() -> None:
 
 
 async def _run(profile: Profile, bad: frozenset[str], drain: float) -> None:
-    source, target = take_over()
-    writer = Writer(target)
+    source, target = claim_stdio()
+    writer = StdoutWriter(target)
     simulator = Simulator(Voice(profile, writer, bad), drain)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, simulator.terminate)
-    await simulator.run(Reader(source))
+    await simulator.run(StdinReader(source))
     await writer.flush(5.0)
     os._exit(0)
 

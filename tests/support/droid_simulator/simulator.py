@@ -14,7 +14,7 @@ from farsteer.core.lines import Line, Oversized
 from farsteer.faces.droid import notes, params, wire
 from farsteer.faces.droid.modes import LEVELS
 from farsteer.faces.droid.notes import IDLE, Message
-from farsteer.jsonrpc.stdio import Reader
+from farsteer.jsonrpc.stdio import StdinReader
 from tests.support.droid_simulator import snapshots, store
 from tests.support.droid_simulator.commands import perform
 from tests.support.droid_simulator.store import Settings, Stored
@@ -48,7 +48,7 @@ class Simulator:
         self._told_to_end = asyncio.Event()
         self._patience = drain
 
-    async def run(self, reader: Reader) -> None:
+    async def run(self, reader: StdinReader) -> None:
         listening = asyncio.create_task(self._listen(reader))
         ends = [asyncio.create_task(event.wait()) for event in (self._closed, self._told_to_end)]
         await asyncio.wait({listening, *ends}, return_when=asyncio.FIRST_COMPLETED)
@@ -74,7 +74,7 @@ class Simulator:
         hangs = "hang-at-eof" in self._voice.bad and bool(self._turn.waiting)
         await asyncio.wait({self._running}, timeout=None if hangs or self._turn.deaf else self._patience)
 
-    async def _listen(self, reader: Reader) -> None:
+    async def _listen(self, reader: StdinReader) -> None:
         async for batch in reader.batches():
             for line in batch:
                 await self._take(line)

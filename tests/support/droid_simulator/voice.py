@@ -11,7 +11,7 @@ from farsteer.faces.droid import notes
 from farsteer.faces.droid.modes import LEVELS
 from farsteer.faces.droid.notes import Message, Note, Text, Thinking, Tokens, ToolOutcome, ToolUse
 from farsteer.faces.droid.wire import Writing
-from farsteer.jsonrpc.stdio import Writer
+from farsteer.jsonrpc.stdio import StdoutWriter
 from tests.support.droid_simulator import store
 from tests.support.droid_simulator.profile import Profile
 from tests.support.droid_simulator.store import Stored
@@ -29,7 +29,7 @@ def now() -> int:
 
 
 class Voice:
-    def __init__(self, profile: Profile, writer: Writer, bad: frozenset[str]) -> None:
+    def __init__(self, profile: Profile, writer: StdoutWriter, bad: frozenset[str]) -> None:
         self.profile = profile
         self.writing = Writing(profile.dialect)
         self.write = writer.write

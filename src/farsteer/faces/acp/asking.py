@@ -8,7 +8,7 @@ from typing import Any, cast
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
 from farsteer.jsonrpc.errors import REQUEST_CANCELLED, PeerDisconnected, RpcError
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer
 
 _log = logging.getLogger(__name__)
@@ -65,10 +65,10 @@ class Desk:
         }
         if approval.tool_call_id:
             params["toolCallId"] = approval.tool_call_id
-        answer = fields(await self._peer.ask(ELICITATION, params, session=name)) or {}
+        answer = as_object(await self._peer.request(ELICITATION, params, session_id=name)) or {}
         match answer.get("action"):
             case "accept":
-                filled = fields(answer.get("content")) or {}
+                filled = as_object(answer.get("content")) or {}
                 return _planned(approval, filled) if plan else _answered(approval, filled)
             case "decline":
                 return Deny(message="declined")
@@ -95,8 +95,10 @@ class Desk:
         self, name: str, approval: Approval, options: tuple[Option, ...], title: str
     ) -> str | None:
         """The id of the option that was selected; None: the person went away."""
-        answer = await self._peer.ask(PERMISSION, _permission(name, approval, options, title), session=name)
-        outcome = fields((fields(answer) or {}).get("outcome")) or {}
+        answer = await self._peer.request(
+            PERMISSION, _permission(name, approval, options, title), session_id=name
+        )
+        outcome = as_object((as_object(answer) or {}).get("outcome")) or {}
         chosen = outcome.get("optionId")
         return chosen if outcome.get("outcome") == "selected" and isinstance(chosen, str) else None
 

@@ -24,7 +24,7 @@ from farsteer.faces.acp.asking import Desk
 from farsteer.faces.acp.content import Message
 from farsteer.faces.acp.updates import Narrator, Update, commands, usage
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, RpcError
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer
 
 _log = logging.getLogger(__name__)
@@ -241,7 +241,7 @@ class Attached:
                     break
                 async with self._telling:
                     await self._take(event)
-                await self._peer.room()
+                await self._peer.drain()
         except FarsteerError as error:
             why = error.message
         except Exception as error:  # noqa: BLE001
@@ -284,9 +284,9 @@ class Attached:
 
     def _unheard(self, changed: Any) -> None:
         """What ends before a runner has it is in no log, only in the queue once more."""
-        queue = (fields(changed) or {}).get("queue")
+        queue = (as_object(changed) or {}).get("queue")
         for item in cast("list[Any]", queue) if isinstance(queue, list) else []:
-            known = fields(item) or {}
+            known = as_object(item) or {}
             match known.get("state"):
                 case "cancelled":
                     self._end(str(known.get("id")), _CANCELLED)
@@ -303,14 +303,14 @@ class Attached:
                 return
             for update in narrator.entry(entry):
                 self._tell(update)
-            if self._peer.behind:
-                await self._peer.room()
+            if self._peer.send_buffer_full:
+                await self._peer.drain()
 
     async def _read(self) -> None:
         """What the log has beyond what was told."""
         async for entry in self._steering.messages(self.id, after=self._narrator.seq):
             await self._entry(entry)
-            await self._peer.room()
+            await self._peer.drain()
 
     async def _entry(self, entry: Entry) -> None:
         if entry.seq <= self._narrator.seq:
@@ -392,7 +392,7 @@ class Attached:
             prompt.end(error)
 
     def _tell(self, update: Update) -> None:
-        self._peer.say(b"%b%b}}" % (self._envelope, encode(update)))
+        self._peer.send_encoded(b"%b%b}}" % (self._envelope, encode(update)))
 
 
 def _ending(event: ev.TurnEnd) -> Ending:

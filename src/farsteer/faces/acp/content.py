@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from farsteer.core.api import MAX_TEXT, NewAttachment
 from farsteer.core.errors import BadRequest, TooLarge
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 
 MAX_ATTACHMENTS = 20
 MAX_DATA = 30 * 1024 * 1024
@@ -74,7 +74,7 @@ def _gap(text: str, part: str, before: str, kind: str) -> str:
 
 
 def _objects(blocks: Sequence[Any]) -> list[dict[str, Any]]:
-    found = [fields(block) for block in blocks]
+    found = [as_object(block) for block in blocks]
     if any(block is None for block in found):
         raise BadRequest("a content block is an object")
     return [block for block in found if block is not None]
@@ -94,7 +94,7 @@ def _link(block: dict[str, Any]) -> str:
 
 
 def _resource(block: dict[str, Any], attachments: list[NewAttachment], number: int) -> str:
-    resource = fields(block.get("resource")) or {}
+    resource = as_object(block.get("resource")) or {}
     uri = _text(resource, "uri")
     if isinstance(resource.get("text"), str):
         # What the editor shows may not be on the disk yet, so the text itself goes along.

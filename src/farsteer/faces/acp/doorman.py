@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from farsteer.faces.acp.greeting import Client, Options, greeting
 from farsteer.faces.hub_connection import HubConnection
 from farsteer.jsonrpc.errors import INVALID_PARAMS, RpcError
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer, Transport
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ class Doorman:
         self._client = Client()
         self._agent: AcpAgent | None = None
 
-    async def request(self, method: str, params: Any) -> Any:
-        given = {} if params is None else fields(params)
+    async def handle_request(self, method: str, params: Any) -> Any:
+        given = {} if params is None else as_object(params)
         if given is None:
             raise RpcError(INVALID_PARAMS, f"{method} takes an object")
         if method == "initialize":
             return self._greet(given)
         return await self._called().request(method, given)
 
-    async def notification(self, method: str, params: Any) -> None:
+    async def handle_notification(self, method: str, params: Any) -> None:
         if self._agent is not None:
-            await self._agent.notification(method, fields(params) or {})
+            await self._agent.notification(method, as_object(params) or {})
 
     async def leave(self) -> None:
         """The client is gone; what runs goes on."""

@@ -9,7 +9,7 @@ import msgspec
 from farsteer.core.api import CreateSession, NewMcpServer
 from farsteer.core.errors import BadRequest
 from farsteer.core.mcp import McpTransport
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 
 
 class Extras(NamedTuple):
@@ -50,7 +50,7 @@ def _list(params: dict[str, Any], name: str) -> list[Any]:
 
 
 def _server(value: Any) -> NewMcpServer:
-    given = fields(value)
+    given = as_object(value)
     name = None if given is None else given.get("name")
     if given is None or not isinstance(name, str):
         raise BadRequest("an MCP server is an object with a name")
@@ -73,7 +73,7 @@ def _server(value: Any) -> NewMcpServer:
 
 def _pairs(given: Any) -> dict[str, Any]:
     """Names with their values; some clients send an object instead of a list."""
-    known = fields(given)
+    known = as_object(given)
     if known is not None:
         return known
     return {one["name"]: one["value"] for one in cast("list[Any]", given or [])}

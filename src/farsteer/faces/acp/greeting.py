@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from farsteer import __version__
-from farsteer.jsonrpc.messages import fields
+from farsteer.jsonrpc.messages import as_object
 
 PROTOCOL = 1
 LOGIN = "farsteer-login"
@@ -39,12 +39,12 @@ class Client(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, params: dict[str, Any]) -> Client:
-        can = fields(params.get("clientCapabilities")) or {}
-        elicitation = fields(can.get("elicitation")) or {}
+        can = as_object(params.get("clientCapabilities")) or {}
+        elicitation = as_object(can.get("elicitation")) or {}
         return cls(
-            forms=fields(elicitation.get("form")) is not None,
-            terminal=(fields(can.get("auth")) or {}).get("terminal") is True,
-            legacy_terminal=(fields(can.get("_meta")) or {}).get(_LEGACY) is True,
+            forms=as_object(elicitation.get("form")) is not None,
+            terminal=(as_object(can.get("auth")) or {}).get("terminal") is True,
+            legacy_terminal=(as_object(can.get("_meta")) or {}).get(_LEGACY) is True,
         )
 
 

@@ -10,7 +10,7 @@ from farsteer.faces.acp.doorman import Doorman
 from farsteer.faces.acp.greeting import Options
 from farsteer.faces.hub_connection import HubConnection, Open
 from farsteer.jsonrpc.peer import Transport
-from farsteer.jsonrpc.stdio import Reader, Writer
+from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 _FLUSH_SECONDS = 5.0
 
@@ -18,7 +18,7 @@ _FLUSH_SECONDS = 5.0
 class Pipes:
     """Standard input and output as a peer's road."""
 
-    def __init__(self, reader: Reader, writer: Writer) -> None:
+    def __init__(self, reader: StdinReader, writer: StdoutWriter) -> None:
         self._reader = reader
         self._writer = writer
 

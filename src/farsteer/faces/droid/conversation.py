@@ -17,7 +17,7 @@ from farsteer.faces.droid.dialect import Dialect
 from farsteer.faces.droid.teller import Teller, Telling
 from farsteer.faces.droid.transcript import Transcript
 from farsteer.faces.droid.wire import Answer, Writing
-from farsteer.jsonrpc.stdio import Writer
+from farsteer.jsonrpc.stdio import StdoutWriter
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _INTERRUPT_SECONDS = 8.0
 class Out:
     """Where lines go, in one dialect."""
 
-    def __init__(self, writer: Writer, dialect: Dialect) -> None:
+    def __init__(self, writer: StdoutWriter, dialect: Dialect) -> None:
         self.dialect = dialect
         self.writing = Writing(dialect)
         self.write = writer.write

@@ -14,7 +14,7 @@ from farsteer.faces.droid.conversation import Out
 from farsteer.faces.droid.lobby import Lobby, Options
 from farsteer.faces.droid.methods import METHODS, Methods, NoSession
 from farsteer.faces.hub_connection import HubConnection, Open
-from farsteer.jsonrpc.stdio import Reader, Writer
+from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ LEAVE_SECONDS = 5.0
 
 
 class Server:
-    def __init__(self, options: Options, reader: Reader, writer: Writer, hub: Open) -> None:
+    def __init__(self, options: Options, reader: StdinReader, writer: StdoutWriter, hub: Open) -> None:
         self._options = options
         self._reader = reader
         self._writer = writer
