@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import psutil
 
-from farsteer.agents.environment import LAUNCH, LaunchMark
-from farsteer.agents.posix import mark_of
+from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
+from farsteer.agents.process.posix import read_mark
 from farsteer.core import events as ev
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode
@@ -28,7 +28,7 @@ def marked(home: str) -> list[psutil.Process]:
     """Living processes of any launch of `home`."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
-        mark = LaunchMark.parse(mark_of(process.pid) or "")
+        mark = LaunchMark.parse(read_mark(process.pid) or "")
         if mark is not None and mark.home == home and is_alive(process):
             found.append(process)
     return found
@@ -44,7 +44,7 @@ def tools(home: str) -> list[psutil.Process]:
 
 
 def sleeper(mark: LaunchMark) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"], LAUNCH: str(mark)})
+    return subprocess.Popen(["sleep", "300"], env={"PATH": os.environ["PATH"], LAUNCH_VARIABLE: str(mark)})
 
 
 async def test_nothing_of_a_killed_runner_s_work_lives_on_after_its_restart_but_another_s_does(

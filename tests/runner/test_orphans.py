@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from farsteer.agents.environment import LAUNCH, LaunchMark
+from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.orphans import home_id, reap
 from farsteer.runner.runner import Runner
@@ -31,7 +31,7 @@ class Leftovers:
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, mark: str, name: str = LAUNCH) -> subprocess.Popen[bytes]:
+    def start(self, mark: str, name: str = LAUNCH_VARIABLE) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             ["sleep", "300"],
             env={"LARGE": "x" * 100_000, name: mark, "PATH": os.environ["PATH"]},
@@ -68,8 +68,8 @@ def test_only_what_this_home_left_is_ended(tmp_path: Path, leftovers: Leftovers)
         leftovers.start(f"x{name}:1:{SESSION}"),
         leftovers.start(f"{name}:one:{SESSION}"),
         leftovers.start(name),
-        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH}"),
-        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH}_OF"),
+        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH_VARIABLE}"),
+        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH_VARIABLE}_OF"),
     ]
     assert reap(mine) == 2
     assert not any(map(alive, agents)), "they are gone when it returns"
@@ -93,7 +93,7 @@ def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_pat
     shell = 'sleep 300 >/dev/null 2>&1 & "$0" -c "$1" "$2"; echo still here'
     answer = subprocess.run(
         ["/bin/sh", "-c", shell, sys.executable, script, str(home)],
-        env={LAUNCH: str(LaunchMark(home_id(home), 1, SESSION))},
+        env={LAUNCH_VARIABLE: str(LaunchMark(home_id(home), 1, SESSION))},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert answer.stdout.split("\n")[:2] == ["1", "still here"]
@@ -114,7 +114,7 @@ def test_every_launch_has_its_own_mark() -> None:
         plan = make_plan(
             spec, state, ScriptedAdapter(), state_dir="", environment={"A": "b"}, startup=1, home="h"
         )
-        assert plan.environment == {"A": "b", LAUNCH: f"h:{generation}:{SESSION}"}
+        assert plan.environment == {"A": "b", LAUNCH_VARIABLE: f"h:{generation}:{SESSION}"}
 
 
 @pytest.mark.parametrize("value", ["", "h", "h:1", "h:x:s", "h:-1:s", "h:²:s"])

@@ -1,11 +1,12 @@
-"""What every adapter owes about a turn, kept here once, whatever the agent says:
+"""The output of a launch, turn by turn, with the rules that every adapter must keep.
 
-- exactly one `TurnEnded` per turn, after everything that belongs to it;
-- a message that was begun and never finished is flushed as partial, an open tool call is closed, an open approval is
-  withdrawn, all before the turn ends;
-- fragments carry their offset, adjacent ones of a batch are merged, and a finished message is said once.
+An adapter passes what it reads from its agent to a `TurnOutput` and puts the result of `drain` into the sink, once per
+batch of lines. Whatever the agent does, `TurnOutput` guarantees:
 
-An adapter feeds a `Turns` while it reads a batch of lines and then puts `take()` into the sink.
+- Each turn has exactly one `TurnEnded`, after everything that belongs to the turn.
+- Before a turn ends, an unfinished message is emitted as partial, an open tool call is closed as failed and an open
+  approval is withdrawn.
+- Deltas carry their offset, adjacent deltas of a batch are merged, and a finished message is emitted once.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from farsteer.core.events import (
 )
 from farsteer.core.recent import RecentIds
 
-_REMEMBERED = 512
-"""Finished messages of a turn whose repetition is noticed; more would let a flood eat memory."""
+_FINISHED_IDS = 512
+"""How many ids of finished messages are remembered to drop repetitions. Bounds the memory of a long turn."""
 _DRAFT_CHARS = 8 * 1024 * 1024
-"""Kept of an unfinished message; what an agent streams beyond it goes out live and is not kept twice."""
+"""How much of an unfinished message is kept. Text beyond it is still emitted as deltas."""
 _NOTICE_CHARS = 500
 
 
 @dataclass(slots=True)
 class _Draft:
-    """A message, thought or tool output of which only fragments are known yet."""
+    """A message, thought or tool output of which only deltas have arrived."""
 
     kind: DeltaKind
     message_id: str
@@ -58,7 +59,7 @@ class _Draft:
     def text(self) -> str:
         return "".join(self.parts)
 
-    def fragment(self, text: str) -> DeltaEmitted:
+    def append(self, text: str) -> DeltaEmitted:
         delta = Delta(message_id=self.message_id, kind=self.kind, text=text, offset=self.size)
         self.size += len(text)
         if self.size <= _DRAFT_CHARS:
@@ -66,63 +67,73 @@ class _Draft:
         return DeltaEmitted(delta)
 
 
-class Turns:
-    def __init__(self) -> None:
-        self.current: str | None = None
-        self._drafts: dict[tuple[DeltaKind, str], _Draft] = {}
-        self._finished = RecentIds(_REMEMBERED)
-        self._tools: set[str] = set()
-        self._asked: dict[str, Approval] = {}
-        self._out: list[Output] = []
-        self._live: tuple[_Draft, list[str]] | None = None
-        """The fragment that is being merged."""
+class TurnOutput:
+    """Collects the outputs of one launch and tracks what is open in its current turn."""
 
-    def take(self) -> list[Output]:
-        """What was said since the last call."""
+    def __init__(self) -> None:
+        self.turn_id: str | None = None
+        """The running turn, or None between turns."""
+        self._drafts: dict[tuple[DeltaKind, str], _Draft] = {}
+        self._finished = RecentIds(_FINISHED_IDS)
+        self._open_tools: set[str] = set()
+        self._open_approvals: dict[str, None] = {}
+        """Used as a set that keeps the order in which approvals were asked."""
+        self._outputs: list[Output] = []
+        self._pending: tuple[_Draft, list[str]] | None = None
+        """The delta that is still being merged, as its draft and the parts to append."""
+
+    def drain(self) -> list[Output]:
+        """Return the outputs added since the last call."""
         self._flush()
-        out, self._out = self._out, []
-        return out
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    # Turns
 
     def begin(self, turn_id: str) -> None:
-        if self.current is not None:
+        """Start a turn. Raises Conflict if one is running."""
+        if self.turn_id is not None:
             raise Conflict("a turn is running already")
-        self.current = turn_id
+        self.turn_id = turn_id
         self._finished.clear()
 
     def end(self, reason: TurnEndReason, error: str | None = None) -> None:
-        """End the running turn; a second end is none."""
-        self.close_open()
-        if self.current is not None:
-            self._out.append(TurnEnded(turn_id=self.current, reason=reason, error=error))
-            self.current = None
+        """Close everything open and end the running turn. Idempotent."""
+        self.close_open_items()
+        if self.turn_id is not None:
+            self._outputs.append(TurnEnded(turn_id=self.turn_id, reason=reason, error=error))
+            self.turn_id = None
 
     def abandon(self) -> None:
-        """The running turn never reached the agent: it has no end."""
-        self.close_open()
-        self.current = None
+        """Forget the running turn without a `TurnEnded`, because its message never reached the agent."""
+        self.close_open_items()
+        self.turn_id = None
 
-    def close_open(self) -> None:
-        """Finish what is open, because nobody else will."""
+    def close_open_items(self) -> None:
+        """Emit drafts as partial messages, fail open tool calls and withdraw open approvals."""
         self._flush()
         for draft in list(self._drafts.values()):
             if draft.kind is DeltaKind.MESSAGE:
-                self.message(draft.message_id, draft.text, partial=True)
+                self.add_message(draft.message_id, draft.text, partial=True)
             elif draft.kind is DeltaKind.THOUGHT:
-                self.thought(draft.message_id, draft.text, partial=True)
-        for tool_call_id in sorted(self._tools):
+                self.add_thought(draft.message_id, draft.text, partial=True)
+        for tool_call_id in sorted(self._open_tools):
             draft = self._drafts.get((DeltaKind.TOOL_OUTPUT, tool_call_id))
             content = (TextBlock(text=draft.text),) if draft else ()
-            self._say(ToolCallUpdate(tool_call_id=tool_call_id, status=ToolStatus.FAILED, content=content))
-        self._tools.clear()
+            self._emit(ToolCallUpdate(tool_call_id=tool_call_id, status=ToolStatus.FAILED, content=content))
+        self._open_tools.clear()
         self._drafts.clear()
-        for approval_id in list(self._asked):
-            self.withdraw(approval_id)
+        for approval_id in list(self._open_approvals):
+            self.withdraw_approval(approval_id)
 
-    def delta(self, kind: DeltaKind, message_id: str, text: str) -> None:
-        live = self._live
-        if live is not None and live[0].message_id == message_id and live[0].kind is kind:
-            # Nearly every fragment continues the one before it.
-            live[1].append(text)
+    # Messages
+
+    def add_delta(self, kind: DeltaKind, message_id: str, text: str) -> None:
+        """Add streamed text. Text of a message that is already finished is dropped."""
+        pending = self._pending
+        if pending is not None and pending[0].message_id == message_id and pending[0].kind is kind:
+            # The fast path: nearly every delta continues the one before it.
+            pending[1].append(text)
             return
         if not text or message_id in self._finished:
             return
@@ -130,71 +141,80 @@ class Turns:
         draft = self._drafts.get(key)
         if draft is None:
             draft = self._drafts[key] = _Draft(kind, message_id)
-        if self._live is None or self._live[0] is not draft:
-            self._flush()
-            self._live = (draft, [])
-        self._live[1].append(text)
+        self._flush()
+        self._pending = (draft, [text])
 
-    def forget(self, kind: DeltaKind, message_id: str) -> None:
-        """The agent takes back what it has streamed of this; what it streams next begins anew."""
+    def drop_draft(self, kind: DeltaKind, message_id: str) -> None:
+        """Discard the streamed text of a message that the agent retracts. The next delta starts at offset 0."""
         self._flush()
         self._drafts.pop((kind, message_id), None)
 
-    def message(
+    def add_message(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
         meta: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        """Add a whole message. A repetition of a finished message is dropped."""
         if self._finish(DeltaKind.MESSAGE, message_id):
-            self._say(
+            self._emit(
                 AgentMessage(message_id=message_id, text=text, anchor=anchor, partial=partial, meta=meta)
             )
 
-    def thought(
+    def add_thought(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
         meta: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
+        """Add a whole thought. A repetition of a finished thought is dropped."""
         if self._finish(DeltaKind.THOUGHT, message_id):
-            self._say(
+            self._emit(
                 AgentThought(message_id=message_id, text=text, anchor=anchor, partial=partial, meta=meta)
             )
 
-    def say(self, event: SessionEvent) -> None:
+    # Everything else
+
+    def add_event(self, event: SessionEvent) -> None:
+        """Add any other event. Tool calls are tracked until their final status."""
         if isinstance(event, ToolCall | ToolCallUpdate) and event.status is not None:
             if event.status.final:
                 self._flush()
-                self._tools.discard(event.tool_call_id)
+                self._open_tools.discard(event.tool_call_id)
                 self._drafts.pop((DeltaKind.TOOL_OUTPUT, event.tool_call_id), None)
             else:
-                self._tools.add(event.tool_call_id)
-        self._say(event)
+                self._open_tools.add(event.tool_call_id)
+        self._emit(event)
 
-    def notice(self, text: str, code: str, level: str = "warning") -> None:
+    def add_notice(self, text: str, code: str, level: str = "warning") -> None:
+        """Add a notice for the person, shortened to 500 characters."""
         clipped = text if len(text) <= _NOTICE_CHARS else text[: _NOTICE_CHARS - 1] + "…"
-        self._say(Notice(text=clipped, level=level, code=code))
+        self._emit(Notice(text=clipped, level=level, code=code))
 
-    def ask(self, approval: Approval) -> None:
-        self._asked[approval.id] = approval
-        self.put(ApprovalAsked(approval=approval))
+    def ask_approval(self, approval: Approval) -> None:
+        self._open_approvals[approval.id] = None
+        self.add(ApprovalAsked(approval=approval))
 
-    def withdraw(self, approval_id: str) -> None:
-        if self._asked.pop(approval_id, None) is not None:
-            self.put(ApprovalWithdrawn(approval_id=approval_id))
+    def withdraw_approval(self, approval_id: str) -> None:
+        """Withdraw an approval that the agent no longer waits for. Does nothing if it is not open."""
+        if approval_id in self._open_approvals:
+            del self._open_approvals[approval_id]
+            self.add(ApprovalWithdrawn(approval_id=approval_id))
 
-    def answered(self, approval_id: str) -> None:
-        """The approval is open and is answered now."""
-        if self._asked.pop(approval_id, None) is None:
+    def close_approval(self, approval_id: str) -> None:
+        """Mark an approval as answered. Raises Conflict if it is not open."""
+        if approval_id not in self._open_approvals:
             raise Conflict("the agent no longer waits for this answer")
+        del self._open_approvals[approval_id]
 
-    def put(self, output: Output) -> None:
+    def add(self, output: Output) -> None:
+        """Add any other output, such as `Registered` or `Exited`."""
         self._flush()
-        self._out.append(output)
+        self._outputs.append(output)
 
-    def _say(self, event: SessionEvent) -> None:
-        if self._live is not None:
+    def _emit(self, event: SessionEvent) -> None:
+        if self._pending is not None:
             self._flush()
-        self._out.append(EventEmitted(event))
+        self._outputs.append(EventEmitted(event))
 
     def _finish(self, kind: DeltaKind, message_id: str) -> bool:
+        """Mark a message as finished. Returns False if it already was."""
         if message_id in self._finished:
             return False
         self._finished.add(message_id)
@@ -204,7 +224,7 @@ class Turns:
         return True
 
     def _flush(self) -> None:
-        if self._live is not None:
-            draft, parts = self._live
-            self._live = None
-            self._out.append(draft.fragment("".join(parts)))
+        if self._pending is not None:
+            draft, parts = self._pending
+            self._pending = None
+            self._outputs.append(draft.append("".join(parts)))

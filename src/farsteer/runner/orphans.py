@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from farsteer.agents import posix
-from farsteer.agents.environment import LaunchMark
+from farsteer.agents.process import posix
+from farsteer.agents.process.environment import LaunchMark
 from farsteer.runner.machine import machine_id
 
 _GRACE = 3.0
@@ -34,9 +34,9 @@ def reap(home: Path) -> int:
         mark = LaunchMark.parse(value)
         return mark is not None and mark.home == name
 
-    left = posix.sweep(ours)
+    left = posix.kill_marked(ours)
     if left:
         _log.warning("an earlier life of this runner left %d processes behind: they are ended", len(left))
-        for pid in posix.await_end(left, _GRACE):
+        for pid in posix.wait_gone(left, _GRACE):
             _log.error("process %d outlives SIGKILL by %g s", pid, _GRACE)
     return len(left)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from farsteer.agents import registry
 from farsteer.agents.base import Adapter
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotFound
@@ -190,4 +190,4 @@ class Runner:
                 _log.exception("session %s: the agent's files could not be deleted", state.id)
 
     def _environment(self, adapter: Adapter) -> dict[str, str]:
-        return scrubbed(os.environ, (*adapter.environment_names, *self.settings.environment))
+        return scrub_environment(os.environ, (*adapter.environment_names, *self.settings.environment))

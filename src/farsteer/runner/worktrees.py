@@ -8,7 +8,7 @@ import re
 import secrets
 from pathlib import Path
 
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.errors import ErrorCode, Unprocessable
 from farsteer.core.session import Worktree
 
@@ -60,7 +60,7 @@ async def _git(directory: Path, *args: str) -> _Result:
     process = await asyncio.create_subprocess_exec(
         "git", "-C", str(directory), *args,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env=scrubbed(os.environ, extra={"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}), start_new_session=True,
+        env=scrub_environment(os.environ, extra={"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}), start_new_session=True,
     )  # fmt: skip
     try:
         async with asyncio.timeout(_GIT_SECONDS):

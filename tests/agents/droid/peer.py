@@ -9,7 +9,7 @@ from typing import Any
 
 from farsteer.agents.base import ApprovalAsked, EventEmitted, LaunchPlan, Output, Prompt, TurnEnded
 from farsteer.agents.droid.launch import DroidLaunch
-from farsteer.agents.process import Exit, OnExit, OnLines
+from farsteer.agents.process import OnExit, OnLines, ProcessExit
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import SessionEvent
@@ -63,7 +63,7 @@ class Peer:
         if self.running:
             self._killing = asyncio.create_task(self.exit(-9))
 
-    async def reaped(self) -> None:
+    async def wait_reaped(self) -> None:
         await self._gone.wait()
 
     async def wait(self) -> None:
@@ -117,7 +117,7 @@ class Peer:
     async def exit(self, code: int) -> None:
         if self.running:
             self._gone.set()
-            await self._on_exit(Exit(code, self.stderr, self._asked))
+            await self._on_exit(ProcessExit(code, self.stderr, self._asked))
 
 
 def note(kind: str, **fields: Any) -> dict[str, Any]:

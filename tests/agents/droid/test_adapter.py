@@ -11,7 +11,7 @@ import pytest
 
 from farsteer.agents.droid import binary
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchMode
@@ -105,7 +105,7 @@ async def test_each_version_declares_what_it_can(nowhere: Path, version: str, re
 
 def test_it_sees_factorys_variables_and_none_of_ours() -> None:
     machine = {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u", "OTHER_KEY": "o", "FARSTEER_TOKEN": "t"}
-    seen = scrubbed(machine, DroidAdapter.environment_names)
+    seen = scrub_environment(machine, DroidAdapter.environment_names)
     assert seen == {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u"}
 
 

@@ -140,7 +140,7 @@ async def test_a_start_that_is_called_off_leaves_nothing(peers: list[Peer], tmp_
     await peer.request("load_session")
     starting.task.cancel()
     await asyncio.wait([starting.task])
-    await peer.reaped()
+    await peer.wait_reaped()
     (await ConversationLock.take(str(tmp_path), SESSION)).release()
 
 

@@ -188,5 +188,5 @@ def test_no_line_is_fatal(lines: list[bytes]) -> None:
     hearing.begin("turn-1", "1")
     hearing.hear(lines)
     hearing.end(hearing.ending.overdue())
-    for output in hearing.turns.take():
+    for output in hearing.turns.drain():
         encode(output)

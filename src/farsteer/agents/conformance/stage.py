@@ -24,7 +24,7 @@ from farsteer.agents.base import (
 )
 from farsteer.agents.conformance.audit import audit
 from farsteer.agents.conformance.script import Script
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.approvals import Answer, Approval, Outcome, check_answer
 from farsteer.core.events import AgentMessage, AgentThought, SessionEvent, TextBlock, ToolCallUpdate
 from farsteer.core.ids import new_id
@@ -158,7 +158,7 @@ class Stage:
             session_id=session, directory=str(directory or self.directory), generation=len(self._scenes) + 1,
             decision=LaunchDecision(start=start, native_id=resume or chosen), permission_mode=mode, cut_at=cut_at,
             fork_of=fork_of, state_dir=self.state_dir,
-            environment=scrubbed(machine, self.adapter.environment_names),
+            environment=scrub_environment(machine, self.adapter.environment_names),
             startup_timeout=startup_timeout or max(self.patience, 60.0),
         )  # fmt: skip
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Registered, Sink
 from farsteer.agents.demo import protocol as wire
 from farsteer.agents.demo import translation
-from farsteer.agents.process import AgentProcess, Exit
-from farsteer.agents.turns import Turns
+from farsteer.agents.process import AgentProcess, ProcessExit
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.errors import AgentError, Conflict, ErrorCode
 from farsteer.core.events import FilesRestored, TurnEndReason
@@ -37,7 +37,7 @@ class DemoLaunch(Launch):
         """Begins the process. Raises AgentError."""
         self._native_id = plan.decision.native_id or plan.session_id
         self._sink = sink
-        self._turns = Turns()
+        self._turns = TurnOutput()
         self._hello: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._opened = False
         self._ready = False
@@ -63,7 +63,7 @@ class DemoLaunch(Launch):
         except BaseException as failure:
             launch._hello.cancel()
             launch._process.kill("it did not start")
-            await launch._process.reaped()
+            await launch._process.wait_reaped()
             if isinstance(failure, AgentError):
                 stderr = launch._process.stderr or None
                 code = failure.code if failure.code in _CODES.values() else ErrorCode.AGENT_START_FAILED
@@ -107,12 +107,12 @@ class DemoLaunch(Launch):
             self._unconfirmed = None
 
     async def steer(self, prompt: Prompt) -> None:
-        if self._turns.current is None:
+        if self._turns.turn_id is None:
             raise Conflict("no turn is running")
         await self._hand_over("steer", prompt)
 
     async def answer(self, approval: Approval, answer: Answer) -> None:
-        self._turns.answered(approval.id)
+        self._turns.close_approval(approval.id)
         await self._tell(
             "answer", ask=self._asks.pop(approval.id), allow=answer.outcome.allows, answers=answer.answers,
             always=answer.outcome is Outcome.APPROVED_FOR_SESSION, abort=answer.outcome is Outcome.ABORT,
@@ -121,7 +121,7 @@ class DemoLaunch(Launch):
 
     async def interrupt(self) -> None:
         """Returns when the agent has heard it, which does not mean that it obeys."""
-        if self._turns.current is None:
+        if self._turns.turn_id is None:
             return
         try:
             await self._ask("interrupt", _CONFIRM_TIMEOUT)
@@ -190,7 +190,7 @@ class DemoLaunch(Launch):
         for line in lines:
             if isinstance(line, Oversized):
                 head = line.head.decode(errors="replace")
-                self._turns.notice(
+                self._turns.add_notice(
                     f"a line of {line.size} bytes was skipped: {head}", ErrorCode.AGENT_PROTOCOL
                 )
             else:
@@ -218,15 +218,15 @@ class DemoLaunch(Launch):
                 )
                 self._answer(line.id, restored)
             case wire.Ask():
-                approval = translation.approval(line, self._turns.current)
+                approval = translation.approval(line, self._turns.turn_id)
                 self._asks[approval.id] = line.ask
-                self._turns.ask(approval)
+                self._turns.ask_approval(approval)
             case wire.Withdraw():
                 for approval_id in [known for known, ask in self._asks.items() if ask == line.ask]:
-                    self._turns.withdraw(approval_id)
+                    self._turns.withdraw_approval(approval_id)
                     del self._asks[approval_id]
             case wire.End():
-                if line.turn == self._turns.current:
+                if line.turn == self._turns.turn_id:
                     self._turns.end(line.reason, line.error)
                     self._asks.clear()
             case wire.Hello():
@@ -244,7 +244,7 @@ class DemoLaunch(Launch):
             return
         if hello.messages:
             self._register()
-        self._turns.say(translation.commands(hello))
+        self._turns.add_event(translation.commands(hello))
         self._opened = True
 
     def _refuse(self, error: AgentError) -> None:
@@ -272,13 +272,13 @@ class DemoLaunch(Launch):
     def _register(self) -> None:
         if not self._registered:
             self._registered = True
-            self._turns.put(Registered(native_id=self._native_id))
+            self._turns.add(Registered(native_id=self._native_id))
 
     async def _deliver(self) -> None:
-        if outputs := self._turns.take():
+        if outputs := self._turns.drain():
             await self._sink.put(outputs)
 
-    async def _exited(self, ended: Exit) -> None:
+    async def _exited(self, ended: ProcessExit) -> None:
         died = AgentError(f"it ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
         self._refuse(died)
         if not self._ready:
@@ -290,7 +290,7 @@ class DemoLaunch(Launch):
                 reply.set_exception(died)
         reason = TurnEndReason.CANCELLED if ended.asked else TurnEndReason.CRASHED
         self._turns.end(reason, f"the agent's process ended: {ended.reason}")
-        self._turns.put(Exited(exit_code=ended.code, reason=ended.reason, stderr=ended.stderr or None))
+        self._turns.add(Exited(exit_code=ended.code, reason=ended.reason, stderr=ended.stderr or None))
         await self._deliver()
 
 

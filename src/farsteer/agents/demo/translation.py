@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from farsteer.agents.demo import protocol as wire
-from farsteer.agents.turns import Turns
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import (
@@ -31,35 +31,37 @@ Telling = (
 """Lines that only tell something; the others are for the launch."""
 
 
-def tell(turns: Turns, line: Telling) -> None:
+def tell(turns: TurnOutput, line: Telling) -> None:
     match line:
         case wire.Message():
-            turns.message(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
+            turns.add_message(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
         case wire.Thought():
-            turns.thought(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
+            turns.add_thought(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
         case wire.DeltaLine():
-            turns.delta(line.delta_kind, line.message, line.text)
+            turns.add_delta(line.delta_kind, line.message, line.text)
         case wire.Tool():
-            turns.say(_tool_call(line))
+            turns.add_event(_tool_call(line))
         case wire.ToolOutput():
-            turns.delta(DeltaKind.TOOL_OUTPUT, line.call, line.text)
+            turns.add_delta(DeltaKind.TOOL_OUTPUT, line.call, line.text)
         case wire.ToolUpdate():
             content = (TextBlock(text=line.text),) if line.text is not None else ()
-            turns.say(
+            turns.add_event(
                 ToolCallUpdate(tool_call_id=line.call, status=line.status, content=content, meta=line.meta)
             )
         case wire.PlanLine():
-            turns.say(Plan(entries=line.entries, meta=line.meta))
+            turns.add_event(Plan(entries=line.entries, meta=line.meta))
         case wire.Usage():
-            turns.say(_usage(line))
+            turns.add_event(_usage(line))
         case wire.Title():
-            turns.say(TitleUpdate(title=line.title, meta=line.meta))
+            turns.add_event(TitleUpdate(title=line.title, meta=line.meta))
         case wire.Mode():
-            turns.say(ModeUpdate(permission_mode=line.mode, meta=line.meta))
+            turns.add_event(ModeUpdate(permission_mode=line.mode, meta=line.meta))
         case wire.Unknown():
-            turns.say(Other(native_kind=line.kind, data=line.data))
+            turns.add_event(Other(native_kind=line.kind, data=line.data))
         case wire.Garbage():
-            turns.notice(f"the agent wrote a line that is no message: {line.text}", ErrorCode.AGENT_PROTOCOL)
+            turns.add_notice(
+                f"the agent wrote a line that is no message: {line.text}", ErrorCode.AGENT_PROTOCOL
+            )
 
 
 def commands(line: wire.Hello) -> CommandsUpdate:

@@ -11,7 +11,7 @@ from farsteer.agents.droid.notes import ToolUse
 from farsteer.agents.droid.rpc import INVALID_PARAMS, UNKNOWN_METHOD
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.toolbox import Toolbox
-from farsteer.agents.turns import Turns
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.approvals import Answer, Approval, ApprovalKind
 from farsteer.core.errors import Conflict, ErrorCode
 from farsteer.core.events import Notice
@@ -21,7 +21,7 @@ from farsteer.core.modes import PermissionMode, ToolKind, ToolPermission, tool_p
 class Asking:
     """`reply` writes to Droid without anybody waiting for it."""
 
-    def __init__(self, turns: Turns, tools: Toolbox, dial: Dial, reply: Callable[[bytes], None]) -> None:
+    def __init__(self, turns: TurnOutput, tools: Toolbox, dial: Dial, reply: Callable[[bytes], None]) -> None:
         self._turns = turns
         self._tools = tools
         self._dial = dial
@@ -39,9 +39,9 @@ class Asking:
             return
         try:
             if request.method == wire.REQUEST_PERMISSION:
-                approval = approvals.permission(request, self._turns.current)
+                approval = approvals.permission(request, self._turns.turn_id)
             elif request.method == wire.ASK_USER:
-                approval = approvals.questions(request, self._turns.current)
+                approval = approvals.questions(request, self._turns.turn_id)
             else:
                 self._refuse(request, UNKNOWN_METHOD, f"{request.method} is not supported")
                 return
@@ -56,10 +56,12 @@ class Asking:
         if self._forbidden(approval):
             self._reply(wire.response(request.id, {"selectedOption": approvals.CANCEL}))
             text = f"Refused, for this session is read-only: {approval.title}"
-            self._turns.say(Notice(text=text, code="read_only", meta={"toolCallId": approval.tool_call_id}))
+            self._turns.add_event(
+                Notice(text=text, code="read_only", meta={"toolCallId": approval.tool_call_id})
+            )
             return
         self._open[approval.id] = request.id
-        self._turns.ask(approval)
+        self._turns.ask_approval(approval)
 
     def answer(self, approval: Approval, answer: Answer) -> bytes:
         """The line that answers it. Raises Conflict when Droid no longer waits, BadRequest when it is no answer."""
@@ -67,7 +69,7 @@ class Asking:
         if request_id is None:
             raise Conflict("Droid no longer waits for this answer")
         line = wire.response(request_id, approvals.reply(approval, answer))
-        self._turns.answered(approval.id)
+        self._turns.close_approval(approval.id)
         del self._open[approval.id]
         return line
 
@@ -75,7 +77,7 @@ class Asking:
         """Droid has its answer: if it is not ours, the person need not give one any more."""
         for approval_id in [known for known, request in self._open.items() if request == request_id]:
             del self._open[approval_id]
-            self._turns.withdraw(approval_id)
+            self._turns.withdraw_approval(approval_id)
 
     def clear(self) -> None:
         self._open.clear()
@@ -91,4 +93,4 @@ class Asking:
     def _refuse(self, request: wire.Request, code: int, why: str) -> None:
         self._reply(wire.refusal(request.id, code, why))
         text = f"A request of Droid's was refused: {request.method}: {why}"
-        self._turns.notice(text, ErrorCode.AGENT_PROTOCOL)
+        self._turns.add_notice(text, ErrorCode.AGENT_PROTOCOL)

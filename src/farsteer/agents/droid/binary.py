@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 
 VARIABLE = "DROID_EXECUTABLE"
 QUIET = {"FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
@@ -66,7 +66,7 @@ def _packaged(path: str) -> str | None:
 async def _ask(path: str) -> str | None:
     process = await asyncio.create_subprocess_exec(
         path, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL, env=scrubbed(os.environ, extra=QUIET), start_new_session=True,
+        stderr=asyncio.subprocess.DEVNULL, env=scrub_environment(os.environ, extra=QUIET), start_new_session=True,
     )  # fmt: skip
     try:
         async with asyncio.timeout(_VERSION_TIMEOUT):

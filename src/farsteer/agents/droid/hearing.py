@@ -12,7 +12,7 @@ from farsteer.agents.droid.rpc import Rpc, Stray
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.translator import Translator
 from farsteer.agents.droid.usage import Meter
-from farsteer.agents.turns import Turns
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.errors import ErrorCode
 from farsteer.core.lines import Line, Oversized
 
@@ -25,7 +25,7 @@ _STREAMED = frozenset((TextDelta, ThinkingDelta))
 
 class Hearing:
     def __init__(self, rpc: Rpc, dial: Dial, meter: Meter, reply: Callable[[bytes], None]) -> None:
-        self.turns = Turns()
+        self.turns = TurnOutput()
         self.ending = Ending()
         self.translator = Translator(self.turns, self.ending, dial, meter)
         self.asking = Asking(self.turns, self.translator.tools, dial, reply)
@@ -43,7 +43,7 @@ class Hearing:
     @property
     def unconfirmed(self) -> bool:
         """The message that is to begin the turn has had no answer yet."""
-        return self.turns.current is not None and self._rpc.waits_for(self._request_id)
+        return self.turns.turn_id is not None and self._rpc.waits_for(self._request_id)
 
     def abandon(self) -> None:
         """The turn never began."""
@@ -103,7 +103,9 @@ class Hearing:
             case wire.Unknown():
                 self.translator.unknown(heard.kind, heard.data, heard.session_id)
             case wire.Garbage():
-                self.turns.notice(f"Droid wrote a line that is none: {heard.text}", ErrorCode.AGENT_PROTOCOL)
+                self.turns.add_notice(
+                    f"Droid wrote a line that is none: {heard.text}", ErrorCode.AGENT_PROTOCOL
+                )
 
     def _strayed(self, stray: Stray) -> None:
         assert stray.failure is not None
@@ -115,11 +117,11 @@ class Hearing:
             self.ending.refused(f"Droid: {text}")
         else:
             where = f" ({stray.method})" if stray.method else ""
-            self.turns.notice(f"Droid reports an error{where}: {text}", ErrorCode.AGENT_PROTOCOL)
+            self.turns.add_notice(f"Droid reports an error{where}: {text}", ErrorCode.AGENT_PROTOCOL)
 
     def _oversized(self, line: Oversized) -> None:
         head = line.head.decode(errors="replace")
-        self.turns.notice(f"A line of {line.size} bytes was skipped: {head}", ErrorCode.TOO_LARGE)
+        self.turns.add_notice(f"A line of {line.size} bytes was skipped: {head}", ErrorCode.TOO_LARGE)
 
     def exited(self, verdict: Verdict) -> None:
         """The process is gone; so is the turn, unless it never began."""

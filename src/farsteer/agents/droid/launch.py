@@ -23,7 +23,7 @@ from farsteer.agents.droid.prompt import message_params
 from farsteer.agents.droid.rpc import Rpc
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.usage import Ledger, Meter
-from farsteer.agents.process import AgentProcess, Exit
+from farsteer.agents.process import AgentProcess, ProcessExit
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import FilesRestored, TurnEndReason
@@ -106,7 +106,7 @@ class DroidLaunch(Launch):
         finally:
             if not self._ready:
                 self._process.kill("it did not start")
-                await self._process.reaped()
+                await self._process.wait_reaped()
 
     def _opened(self, session: Session) -> None:
         """The conversation is there: from now on it can be resumed, even if nothing was said yet."""
@@ -114,7 +114,7 @@ class DroidLaunch(Launch):
         turns = self._hearing.turns
         self._hearing.translator.opened(session.session_id, session.used)
         for event in self._dial.confirm():
-            turns.say(event)
+            turns.add_event(event)
         for method, pending in (
             (wire.REQUEST_PERMISSION, session.pending_permissions),
             (wire.ASK_USER, session.pending_ask_user_requests),
@@ -161,7 +161,7 @@ class DroidLaunch(Launch):
         await self._write(line)
 
     async def interrupt(self) -> None:
-        if self._hearing.turns.current is not None:
+        if self._hearing.turns.turn_id is not None:
             self._hearing.ending.interrupted()
             await self._rpc.post("interrupt_session", {})
 
@@ -198,7 +198,7 @@ class DroidLaunch(Launch):
     async def _close(self) -> None:
         await self._rpc.post(CLOSE, {"reason": "other"})
         await self._closed.wait()
-        if self._hearing.cannot_close and self._hearing.turns.current is not None:
+        if self._hearing.cannot_close and self._hearing.turns.turn_id is not None:
             # An older CLI: with nothing left to do it ends with its input.
             await self._rpc.post("interrupt_session", {})
 
@@ -209,13 +209,13 @@ class DroidLaunch(Launch):
             self._dial.refused()
             raise
         for event in self._dial.confirm():
-            self._hearing.turns.say(event)
+            self._hearing.turns.add_event(event)
         await self._deliver()
 
     # -- for the commands
 
     def check_idle(self) -> None:
-        if self._hearing.turns.current is not None:
+        if self._hearing.turns.turn_id is not None:
             raise Conflict("a turn is running")
 
     async def move(self, native_id: str) -> None:
@@ -224,7 +224,7 @@ class DroidLaunch(Launch):
         self._hearing.translator.opened(native_id, session.used)
         news = self._dial.news()
         if news is not None:
-            self._hearing.turns.say(news)
+            self._hearing.turns.add_event(news)
         await self._hold(native_id)
         await self._deliver()
 
@@ -256,11 +256,11 @@ class DroidLaunch(Launch):
 
     async def _deliver(self) -> None:
         async with self._outgoing:
-            outputs = self._hearing.turns.take()
+            outputs = self._hearing.turns.drain()
             if outputs:
                 await self._sink.put(outputs)
 
-    async def _exited(self, ended: Exit) -> None:
+    async def _exited(self, ended: ProcessExit) -> None:
         ours = self._stopping or ended.asked is not None
         reason = TurnEndReason.CANCELLED if ours else TurnEndReason.CRASHED
         self._hearing.exited(Verdict(reason, f"Droid's process ended: {ended.reason}"))
@@ -272,7 +272,7 @@ class DroidLaunch(Launch):
         if not self._ready:
             return
         told = "stopped" if self._stopping else ended.reason
-        self._hearing.turns.put(Exited(exit_code=ended.code, reason=told, stderr=ended.stderr or None))
+        self._hearing.turns.add(Exited(exit_code=ended.code, reason=told, stderr=ended.stderr or None))
         await self._deliver()
 
     # -- small things

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from farsteer.agents import posix
+from farsteer.agents.process import posix
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.wire import WireStruct, encode
 
@@ -91,10 +91,10 @@ def _end_orphan(holder: bytes) -> None:
         process = psutil.Process(known.pid)
         if process.create_time() != known.started or process.status() == psutil.STATUS_ZOMBIE:
             return
-        mark = posix.mark_of(known.pid)
+        mark = posix.read_mark(known.pid)
         posix.signal_group(known.pid, posix.SIGKILL)
         if mark is not None:
-            posix.sweep(mark.__eq__)
+            posix.kill_marked(mark.__eq__)
         process.wait(_GRACE)
     except (msgspec.DecodeError, psutil.NoSuchProcess):
         return

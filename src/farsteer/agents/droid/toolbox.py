@@ -16,7 +16,7 @@ from farsteer.agents.droid.tools import (
     text_of,
     title_of,
 )
-from farsteer.agents.turns import Turns
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.events import DeltaKind, Other, ToolCall, ToolCallUpdate, ToolStatus
 
 _REMEMBERED = 4096
@@ -33,7 +33,7 @@ class _Tool:
 
 
 class Toolbox:
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: TurnOutput) -> None:
         self._turns = turns
         self._tools: dict[str, _Tool] = {}
         self._open: set[str] = set()
@@ -63,7 +63,7 @@ class Toolbox:
         tool = self._announced(call, name)
         if not tool.started and not tool.settled:
             tool.started = True
-            self._turns.say(ToolCallUpdate(tool_call_id=call, status=ToolStatus.IN_PROGRESS))
+            self._turns.add_event(ToolCallUpdate(tool_call_id=call, status=ToolStatus.IN_PROGRESS))
 
     def progress(self, note: Progress) -> None:
         self.start(note.tool_use_id, note.tool_name)
@@ -72,7 +72,7 @@ class Toolbox:
             return
         if update.get("type") != "status":
             data = {"toolUseId": note.tool_use_id, "toolName": note.tool_name, "update": update}
-            self._turns.say(Other(native_kind="tool_progress_update", data=data))
+            self._turns.add_event(Other(native_kind="tool_progress_update", data=data))
             return
         output = update.get("fullOutput")
         if isinstance(output, str):
@@ -92,8 +92,8 @@ class Toolbox:
         # CLIs before 0.99 mark a failure by its text only.
         failed = text_of(content).startswith("Error:") if is_error is None else is_error
         if tool.use.name == TODO and not failed and (plan := plan_of(tool.use)) is not None:
-            self._turns.say(plan)
-        self._turns.say(
+            self._turns.add_event(plan)
+        self._turns.add_event(
             ToolCallUpdate(
                 tool_call_id=call, status=ToolStatus.FAILED if failed else ToolStatus.COMPLETED,
                 content=outcome_of(tool.use, content, failed=failed), meta=meta,
@@ -108,7 +108,7 @@ class Toolbox:
             tool.announced = True
             self._open.add(call)
             use = tool.use
-            self._turns.say(
+            self._turns.add_event(
                 ToolCall(
                     tool_call_id=use.id, title=title_of(use), tool_kind=kind_of(use.name), status=ToolStatus.PENDING,
                     tool=use.name, input=use.input, locations=locations_of(use), content=proposal_of(use),
@@ -128,6 +128,6 @@ class Toolbox:
         """Droid repeats the whole output; only what is new goes out."""
         new = output.removeprefix(tool.output) if output.startswith(tool.output) else output
         if new is output and tool.output:
-            self._turns.forget(DeltaKind.TOOL_OUTPUT, call)
+            self._turns.drop_draft(DeltaKind.TOOL_OUTPUT, call)
         tool.output = output
-        self._turns.delta(DeltaKind.TOOL_OUTPUT, call, new)
+        self._turns.add_delta(DeltaKind.TOOL_OUTPUT, call, new)

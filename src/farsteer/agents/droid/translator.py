@@ -1,6 +1,6 @@
 """From Droid's notifications to the vocabulary of the log.
 
-Everything is said through a `Turns`; whether the turn is over is left to an `Ending`. Notifications carry the id of
+Everything goes to a `TurnOutput`; whether the turn is over is left to an `Ending`. Notifications carry the id of
 their session: a plan that is carried out in a new session moves the process there, and we follow. What belongs to a
 session that is neither ours nor expected (a subagent's) is passed on as it is.
 """
@@ -17,7 +17,7 @@ from farsteer.agents.droid.history import MODEL_ONLY, text_blocks, text_id, thou
 from farsteer.agents.droid.settings import Dial
 from farsteer.agents.droid.toolbox import Toolbox
 from farsteer.agents.droid.usage import Meter
-from farsteer.agents.turns import Turns
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.events import DeltaKind, Notice, Other, TitleUpdate
 
 _REMEMBERED = 256
@@ -29,7 +29,7 @@ _FLEETING = (
 
 
 class Translator:
-    def __init__(self, turns: Turns, ending: Ending, dial: Dial, meter: Meter) -> None:
+    def __init__(self, turns: TurnOutput, ending: Ending, dial: Dial, meter: Meter) -> None:
         self._turns = turns
         self._ending = ending
         self._dial = dial
@@ -91,25 +91,25 @@ class Translator:
         if handle is not None:
             handle(note, session)
         elif (event := notices.other(note)) is not None:
-            self._turns.say(event)
+            self._turns.add_event(event)
 
     def unknown(self, kind: str, data: Any, session: str | None) -> None:
         meta = None if session in (None, self.session_id) else {"sessionId": session}
-        self._turns.say(Other(native_kind=kind, data=data, meta=meta))
+        self._turns.add_event(Other(native_kind=kind, data=data, meta=meta))
 
     def move(self, session: str) -> None:
         """From now on this is our conversation."""
         if self.session_id is not None:
             self._former.add(self.session_id)
         self.session_id = session
-        self._turns.put(Registered(native_id=session))
+        self._turns.add(Registered(native_id=session))
 
     def opened(self, session: str, used: notes.Tokens | None) -> None:
         """Our conversation, of which this is known."""
         self.move(session)
         unheard = self._meter.begin(session, used)
         if unheard is not None:
-            self._turns.say(unheard)
+            self._turns.add_event(unheard)
 
     def _follow(self, session: str) -> bool:
         if not self._may_move or session in self._children:
@@ -121,7 +121,7 @@ class Translator:
     def _foreign(self, note: notes.Known, session: str) -> None:
         if not isinstance(note, _FLEETING):
             kind = str(type(note).__struct_config__.tag)
-            self._turns.say(Other(native_kind=kind, data=note, meta={"sessionId": session}))
+            self._turns.add_event(Other(native_kind=kind, data=note, meta={"sessionId": session}))
 
     # -- messages
 
@@ -138,7 +138,7 @@ class Translator:
         if streams is None:
             streams = self._streams[message] = {}
         streams[ours] = kind
-        self._turns.delta(kind, ours, text)
+        self._turns.add_delta(kind, ours, text)
 
     def _create_message(self, note: notes.CreateMessage, _session: str | None) -> None:
         message = note.message
@@ -152,7 +152,7 @@ class Translator:
             case _:
                 if self._first_time(message.id):
                     for text in text_blocks(message):
-                        self._turns.say(Notice(text=text, code="agent_notice", meta=note.extra))
+                        self._turns.add_event(Notice(text=text, code="agent_notice", meta=note.extra))
         for block in message.content:
             if block.get("type") == "tool_result":
                 call = str(block.get("toolUseId") or block.get("tool_use_id"))
@@ -168,19 +168,19 @@ class Translator:
             match block.get("type"):
                 case "text":
                     ours = texts.pop(0) if texts else text_id(message.id, index)
-                    self._turns.message(ours, str(block.get("text") or ""), message.id, meta=meta)
+                    self._turns.add_message(ours, str(block.get("text") or ""), message.id, meta=meta)
                 case "thinking":
                     ours = thoughts.pop(0) if thoughts else thought_id(message.id, index)
-                    self._turns.thought(ours, str(block.get("thinking") or ""), message.id)
+                    self._turns.add_thought(ours, str(block.get("thinking") or ""), message.id)
                 case "tool_use" if (use := tool_use(block)) is not None:
                     self.tools.announce(use)
                 case "redacted_thinking" | "tool_result":
                     pass
                 case kind:
                     if self._first_time(f"{message.id}:{index}"):
-                        self._turns.say(Other(native_kind=f"content:{kind}", data=block))
+                        self._turns.add_event(Other(native_kind=f"content:{kind}", data=block))
         for ours in (*texts, *thoughts):
-            self._turns.forget(streamed[ours], ours)
+            self._turns.drop_draft(streamed[ours], ours)
         self._ending.message()
 
     def _user(self, note: notes.CreateMessage) -> None:
@@ -191,21 +191,23 @@ class Translator:
         elif self._first_time(message.id):
             for text in text_blocks(message):
                 meta = {"messageId": message.id, **(note.extra or {})}
-                self._turns.say(Notice(text=f"Droid tells itself: {text}", code="agent_prompt", meta=meta))
+                self._turns.add_event(
+                    Notice(text=f"Droid tells itself: {text}", code="agent_prompt", meta=meta)
+                )
 
     def _retracted(self, note: notes.Retracted, _session: str | None) -> None:
         streamed = self._streams.pop(note.message_id, {})
         for ours, kind in streamed.items():
-            self._turns.forget(kind, ours)
-        self._turns.say(notices.retracted(note, list(streamed)))
+            self._turns.drop_draft(kind, ours)
+        self._turns.add_event(notices.retracted(note, list(streamed)))
 
     def _retry(self, note: notes.Retry, _session: str | None) -> None:
         """The same text comes again under the same id: what was streamed so far is void."""
         for streamed in self._streams.values():
             for ours, kind in streamed.items():
-                self._turns.forget(kind, ours)
+                self._turns.drop_draft(kind, ours)
         self._streams.clear()
-        self._turns.say(notices.retry(note))
+        self._turns.add_event(notices.retry(note))
 
     # -- tools
 
@@ -244,32 +246,32 @@ class Translator:
     def _used(self, session: str | None, total: notes.Tokens, last_call: notes.Tokens | None = None) -> None:
         update = self._meter.read(session, total, last_call)
         if update is not None:
-            self._turns.say(update)
+            self._turns.add_event(update)
 
     def _settings_updated(self, note: notes.SettingsUpdated, _session: str | None) -> None:
         self._dial.read(note.settings)
         news = self._dial.news()
         if news is not None:
-            self._turns.say(news)
+            self._turns.add_event(news)
 
     def _title_updated(self, note: notes.TitleUpdated, _session: str | None) -> None:
         if note.title != self._title:
             self._title = note.title
             by_user = note.update_type == "manual_rename"
-            self._turns.say(TitleUpdate(title=note.title, by_user=by_user, meta=note.extra))
+            self._turns.add_event(TitleUpdate(title=note.title, by_user=by_user, meta=note.extra))
 
     def _error_said(self, note: notes.ErrorSaid, _session: str | None) -> None:
         self._ending.error(note.message)
-        self._turns.say(notices.error(note))
+        self._turns.add_event(notices.error(note))
 
     def _child_session(self, note: notes.ChildSession, _session: str | None) -> None:
         self._children.add(note.child_session_id)
-        self._turns.say(notices.child_session(note))
+        self._turns.add_event(notices.child_session(note))
 
     def _mcp_status(self, note: notes.McpStatus, _session: str | None) -> None:
         notice = self._mcp.read(note)
         if notice is not None:
-            self._turns.say(notice)
+            self._turns.add_event(notice)
 
     def _first_time(self, key: str) -> bool:
         if key in self._seen:

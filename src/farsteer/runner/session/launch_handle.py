@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from farsteer.agents import posix
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
-from farsteer.agents.environment import LAUNCH
+from farsteer.agents.process import posix
+from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
 from farsteer.runner.session.context import Limits
@@ -98,7 +98,7 @@ class LaunchHandle:
                 await launch.stop(self._limits.stop_grace)
         except TimeoutError:
             _log.error("session %s: the agent does not stop; its processes are killed", self.plan.session_id)
-            posix.sweep(self.plan.environment.get(LAUNCH, "").__eq__)
+            posix.kill_marked(self.plan.environment.get(LAUNCH_VARIABLE, "").__eq__)
         except Exception:  # noqa: BLE001
             _log.exception("session %s: stopping the agent failed", self.plan.session_id)
         self._mailbox.post(LaunchStopped(self.generation))

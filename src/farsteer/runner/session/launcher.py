@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from farsteer.agents import base
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
-from farsteer.agents.environment import LAUNCH, LaunchMark
+from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
@@ -300,7 +300,7 @@ def make_plan(
     fork_of = state.fork_of if decided.start is LaunchMode.CREATE else None
     cuts = fork_of is not None or decided.start is LaunchMode.RESUME
     generation = state.generation + 1
-    environment = {**environment, LAUNCH: str(LaunchMark(home, generation, state.id))}
+    environment = {**environment, LAUNCH_VARIABLE: str(LaunchMark(home, generation, state.id))}
     return LaunchPlan(
         session_id=state.id, directory=state.directory, generation=generation, decision=decided,
         permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=spec.source,

@@ -1,9 +1,9 @@
-"""What running agents needs of POSIX, in one place, so that another system can get its own module beside it.
+"""Everything POSIX-specific about running agents, so that another platform can get its own module.
 
-An agent leads its own session, and all that it starts inherits the mark in its environment. Children open groups of
-their own (shells with job control do) or sessions of their own (Droid's tools do), but the mark stays with them, so the
-mark is what we sweep by when the leader is gone. Who lost it, to a cleared environment or to a process title written
-over it, is still found while it is in the leader's session.
+An agent is the leader of its own session, and every process it starts inherits the launch mark in its environment.
+Descendants may create their own process groups (shells with job control do) or sessions (Droid's tools do), but they
+keep the mark, so the mark is used to find and kill them when the agent has exited. A descendant without the mark
+(its environment was cleared, or overwritten by a process title) is still found while it is in the agent's session.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from farsteer.agents.environment import LAUNCH
+from farsteer.agents.process.environment import LAUNCH_VARIABLE
 
 if TYPE_CHECKING:
     import psutil
@@ -29,11 +29,12 @@ SIGTERM = signal.SIGTERM
 SIGKILL = signal.SIGKILL
 PIPE_SIZE = 256 * 1024
 _CHUNK = 32 * 1024
-_MARK = f"{LAUNCH}=".encode()
-_LOOKS = 8
-"""How often a sweep looks again for what was started meanwhile; what outruns this many starts processes forever."""
+_MARK = f"{LAUNCH_VARIABLE}=".encode()
+_MAX_SCANS = 8
+"""How often `kill_marked` scans for processes that were started during the previous scan."""
 _EXEC_SECONDS = 0.001
-_KERNEL_THREAD = 0x00200000
+_KERNEL_THREAD_FLAG = 0x00200000
+"""PF_KTHREAD in the flags of /proc/<pid>/stat."""
 
 
 def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -44,16 +45,16 @@ def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> s
     )  # fmt: skip
     assert process.stdout is not None
     if sys.platform == "linux":
-        # A flooding agent is read in fewer, larger pieces. A user who has many pipes keeps the usual size.
+        # A larger pipe needs fewer reads when an agent floods. The kernel refuses it to a user with many pipes.
         with suppress(OSError):
             fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return process
 
 
-def exit_descriptor(pid: int) -> int:
-    """A descriptor that becomes readable when our child `pid` exits and is not yet reaped.
+def open_exit_descriptor(pid: int) -> int:
+    """Return a descriptor that becomes readable when the child `pid` has exited and is not yet reaped.
 
-    Until it is reaped its number belongs to nobody else, so its group can be signalled without a race.
+    The pid is not reused before the child is reaped, so its process group can be signalled without a race.
     """
     if hasattr(os, "pidfd_open"):
         with suppress(OSError):
@@ -74,95 +75,98 @@ def _close_at_exit(pid: int, writer: int) -> None:
 
 
 def _wait_with_kqueue(pid: int) -> None:
-    """For macOS before Python 3.13, which has no waitid."""
+    """Wait on macOS before Python 3.13, where `os.waitid` does not exist."""
     assert sys.platform == "darwin"
-    ends = select.kevent(
+    exit_event = select.kevent(
         pid, select.KQ_FILTER_PROC, select.KQ_EV_ADD | select.KQ_EV_ONESHOT, select.KQ_NOTE_EXIT
     )
     queue = select.kqueue()
     try:
         with suppress(ProcessLookupError):  # it has exited already
-            queue.control([ends], 1)
+            queue.control([exit_event], 1)
     finally:
         queue.close()
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:
+    """Send a signal to a process group. Does nothing if it is gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
-def sweep(belongs: Callable[[str], bool], leader: int | None = None) -> list[psutil.Process]:
-    """SIGKILL whoever carries a mark that `belongs`, and whoever is in the session of `leader`, if one is given.
+def kill_marked(matches: Callable[[str], bool], leader: int | None = None) -> list[psutil.Process]:
+    """Send SIGKILL to every process whose launch mark `matches`, and to every process in the session of `leader`.
 
-    The leader itself is the caller's; it must not be reaped yet. Neither we nor those who started us are ever swept.
-    Returns who was: each is dead or about to be.
+    The leader itself is not killed and must not be reaped yet. This process and its parents are never killed.
+
+    Returns:
+        The processes that were killed. They may take a moment to exit.
     """
-    swept: set[psutil.Process] = set()
-    for _ in range(_LOOKS):
-        condemned, in_exec = _look(belongs, leader)
-        news = condemned - swept
-        if not news and not in_exec:
+    killed: set[psutil.Process] = set()
+    for _ in range(_MAX_SCANS):
+        found, exec_running = _find_marked(matches, leader)
+        new = found - killed
+        if not new and not exec_running:
             break
-        for process in news:
+        for process in new:
             _kill(process)
-        swept |= news
-        if not news:
+        killed |= new
+        if not new:
             time.sleep(_EXEC_SECONDS)
-    return list(swept)
+    return list(killed)
 
 
 def _kill(process: psutil.Process) -> None:
-    """A number that was reused since we looked is spared: psutil compares when its process was started."""
+    """Kill a process. psutil compares its start time first, so a reused pid is not killed."""
     import psutil
 
     with suppress(psutil.Error):
         process.kill()
 
 
-def await_end(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
-    """Wait until they are gone; the numbers of those that are not by then."""
+def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
+    """Wait until the processes are gone. Returns the pids of those that are not after `seconds`."""
     import psutil
 
-    _, living = psutil.wait_procs(processes, timeout=seconds)
-    return [process.pid for process in living]
+    _, running = psutil.wait_procs(processes, timeout=seconds)
+    return [process.pid for process in running]
 
 
-def _look(belongs: Callable[[str], bool], leader: int | None) -> tuple[set[psutil.Process], bool]:
-    """Who is to be swept, and whether there is somebody of whom that cannot be said yet."""
+def _find_marked(matches: Callable[[str], bool], leader: int | None) -> tuple[set[psutil.Process], bool]:
+    """Return the processes to kill, and whether a process was inside exec and must be checked again."""
     own = os.getpid()
-    condemned: set[psutil.Process] = set()
-    in_exec = False
+    found: set[psutil.Process] = set()
+    exec_running = False
     for pid in _pids():
-        judged = False if pid in (own, leader) else _belongs(pid, belongs, leader)
-        in_exec = in_exec or judged is None
-        if not judged:
+        marked = False if pid in (own, leader) else _is_marked(pid, matches, leader)
+        exec_running = exec_running or marked is None
+        if not marked:
             continue
         import psutil
 
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            # Asked again, now that we hold on to this very process and not to its number.
-            if _belongs(pid, belongs, leader) and process not in psutil.Process().parents():
-                condemned.add(process)
-    return condemned, in_exec
+            # Checked again now that `process` refers to this process and not only to its pid.
+            if _is_marked(pid, matches, leader) and process not in psutil.Process().parents():
+                found.add(process)
+    return found, exec_running
 
 
-def _belongs(pid: int, belongs: Callable[[str], bool], leader: int | None) -> bool | None:
-    """None: it is in the middle of exec, where for a moment a process has no environment that could be read."""
+def _is_marked(pid: int, matches: Callable[[str], bool], leader: int | None) -> bool | None:
+    """Return None for a process inside exec, which has no readable environment for a moment."""
     if leader is not None:
         with suppress(ProcessLookupError, PermissionError):
             if os.getsid(pid) == leader:
                 return True
     if sys.platform != "linux":
-        mark = mark_of(pid)
+        mark = read_mark(pid)
     else:
         environment = _environment(pid)
         if not environment and _in_exec(pid):
             return None
-        # Whoever is out of exec by now has its environment.
-        mark = _mark_in(environment or _environment(pid))
-    return mark is not None and belongs(mark)
+        # Read again: exec may have ended between the two checks.
+        mark = _find_mark(environment or _environment(pid))
+    return mark is not None and matches(mark)
 
 
 def _pids() -> list[int]:
@@ -173,20 +177,20 @@ def _pids() -> list[int]:
     return psutil.pids()
 
 
-def mark_of(pid: int) -> str | None:
-    """The mark that this process was started with; None if it has none, is dead, or is not ours to look at."""
+def read_mark(pid: int) -> str | None:
+    """Return the launch mark of a process, or None if it has none, is gone or belongs to another user."""
     if sys.platform == "linux":
-        # A tenth of what psutil takes for it, and this is asked of every process of the machine.
-        return _mark_in(_environment(pid))
+        # Ten times faster than psutil. This runs for every process of the machine.
+        return _find_mark(_environment(pid))
     import psutil
 
     try:
-        return psutil.Process(pid).environ().get(LAUNCH)
+        return psutil.Process(pid).environ().get(LAUNCH_VARIABLE)
     except (psutil.Error, OSError):
         return None
 
 
-def _mark_in(environment: bytes) -> str | None:
+def _find_mark(environment: bytes) -> str | None:
     if _MARK not in environment:
         return None
     marks = (entry for entry in environment.split(b"\0") if entry.startswith(_MARK))
@@ -194,7 +198,7 @@ def _mark_in(environment: bytes) -> str | None:
 
 
 def _in_exec(pid: int) -> bool:
-    """It has no arguments either, and is no thread of the kernel and no zombie, which never have any."""
+    """Whether a process without arguments is inside exec. Kernel threads and zombies never have arguments."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             if file.read(1):
@@ -203,7 +207,7 @@ def _in_exec(pid: int) -> bool:
             fields = file.read().rpartition(b")")[2].split()
     except OSError:
         return False
-    return fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KERNEL_THREAD
+    return fields[0] not in (b"Z", b"X") and not int(fields[6]) & _KERNEL_THREAD_FLAG
 
 
 def _environment(pid: int) -> bytes:
@@ -223,7 +227,7 @@ def _environment(pid: int) -> bytes:
 
 
 def reap(process: subprocess.Popen[bytes]) -> int:
-    """The exit code of a process that is dead or about to be."""
+    """Return the exit code of a process that has exited or was killed."""
     try:
         return process.wait(1)
     except subprocess.TimeoutExpired:
@@ -231,6 +235,7 @@ def reap(process: subprocess.Popen[bytes]) -> int:
 
 
 def describe_exit(code: int) -> str:
+    """Return "exit code 3" or "killed by SIGKILL"."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -13,9 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from farsteer.agents import posix
-from farsteer.agents.environment import LAUNCH
-from farsteer.agents.process import AgentProcess, Exit
+from farsteer.agents.process import AgentProcess, ProcessExit, posix
+from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.lines import Line, Oversized
 from tests.agents.conftest import Run, gone, until
@@ -38,7 +37,7 @@ class Watched:
         self.batches = 0
         self.gate = asyncio.Event()
         self.gate.set()
-        self.exits: list[Exit] = []
+        self.exits: list[ProcessExit] = []
         self._news = asyncio.Condition()
         self.process = AgentProcess.start(
             argv,
@@ -56,7 +55,7 @@ class Watched:
         async with self._news:
             self._news.notify_all()
 
-    async def _end(self, ended: Exit) -> None:
+    async def _end(self, ended: ProcessExit) -> None:
         self.exits.append(ended)
 
     async def line(self, text: bytes) -> None:
@@ -71,7 +70,7 @@ class Watched:
         assert isinstance(first, bytes)
         return int(first)
 
-    async def exit(self) -> Exit:
+    async def exit(self) -> ProcessExit:
         async with asyncio.timeout(SECONDS):
             await self.process.wait()
         (ended,) = self.exits
@@ -91,7 +90,7 @@ def test_lines_come_in_order_and_the_exit_comes_last(run: Run) -> None:
         watched = shell("i=0; while [ $i -lt 200 ]; do echo $i; i=$((i+1)); done; printf unfinished; exit 3")
         ended = await watched.exit()
         assert watched.lines == [*(str(n).encode() for n in range(200)), b"unfinished"]
-        assert ended == Exit(3, "")
+        assert ended == ProcessExit(3, "")
         assert ended.reason == "exit code 3"
 
     run(scenario())
@@ -211,7 +210,7 @@ def test_stop_is_gentle_first(run: Run) -> None:
         await watched.process.stop()
         ended = await watched.exit()
         assert watched.lines == [b"bye"]
-        assert ended == Exit(7, "", "stopped")
+        assert ended == ProcessExit(7, "", "stopped")
         assert ended.reason == "stopped"
         await watched.process.stop()
 
@@ -301,7 +300,7 @@ def test_only_what_belongs_to_the_launch_is_ended_with_it(run: Run) -> None:
     async def scenario() -> None:
         marks = ("home:1:s", "home:10:s", "home:1:s2", "")
         dead, *spared = [
-            Watched("/bin/sh", "-c", f"{escape('own session')}; cat", environment={LAUNCH: mark})
+            Watched("/bin/sh", "-c", f"{escape('own session')}; cat", environment={LAUNCH_VARIABLE: mark})
             for mark in marks
         ]
         numbers = [await watched.number() for watched in (dead, *spared)]
@@ -317,7 +316,7 @@ def test_only_what_belongs_to_the_launch_is_ended_with_it(run: Run) -> None:
 
 
 def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("farsteer.agents.process._SILENT_GRACE", 0.1)
+    monkeypatch.setattr("farsteer.agents.process.process._CLOSED_STDOUT_GRACE", 0.1)
 
     async def scenario() -> None:
         watched = shell("echo last; exec 1>&-; exec sleep 300")
@@ -332,9 +331,9 @@ def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCapt
         async def broken(lines: list[Line]) -> None:
             raise ValueError("nobody takes this")
 
-        exits: list[Exit] = []
+        exits: list[ProcessExit] = []
 
-        async def on_exit(ended: Exit) -> None:
+        async def on_exit(ended: ProcessExit) -> None:
             exits.append(ended)
 
         process = AgentProcess.start(
@@ -357,8 +356,8 @@ def test_a_loop_that_ends_takes_its_agents_with_it(run: Run) -> None:
     async def scenario() -> Watched:
         watched = shell("echo up; exec sleep 300")
         await watched.line(b"up")
-        watched.process._life.cancel()
-        await asyncio.wait([watched.process._life])
+        watched.process._reader.cancel()
+        await asyncio.wait([watched.process._reader])
         return watched
 
     watched = run(scenario())

@@ -7,7 +7,7 @@ from typing import IO
 
 import pytest
 
-from farsteer.agents.pipes import CHUNK, ReadPipe
+from farsteer.agents.process.pipes import CHUNK, ReadPipe
 from tests.support.eventually import eventually
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from farsteer.agents.environment import scrubbed
+from farsteer.agents.process.environment import scrub_environment
 
 MACHINE = {
     "PATH": "/bin", "HOME": "/h", "LC_ALL": "C", "XDG_CONFIG_HOME": "/x", "https_proxy": "http://p",
@@ -10,22 +10,22 @@ MACHINE = {
 
 
 def test_only_what_programs_need_passes() -> None:
-    assert sorted(scrubbed(MACHINE)) == [
+    assert sorted(scrub_environment(MACHINE)) == [
         "HOME", "LC_ALL", "PATH", "SSL_CERT_FILE", "XDG_CONFIG_HOME", "https_proxy",
     ]  # fmt: skip
 
 
 def test_an_adapter_names_more_also_by_prefix() -> None:
-    assert scrubbed(MACHINE, ["ANTHROPIC_*"])["ANTHROPIC_API_KEY"] == "k"
-    assert "AWS_SECRET_ACCESS_KEY" not in scrubbed(MACHINE, ["AWS_SECRET"])
+    assert scrub_environment(MACHINE, ["ANTHROPIC_*"])["ANTHROPIC_API_KEY"] == "k"
+    assert "AWS_SECRET_ACCESS_KEY" not in scrub_environment(MACHINE, ["AWS_SECRET"])
 
 
 def test_our_own_secrets_never_pass_whoever_names_them() -> None:
-    named = scrubbed(
+    named = scrub_environment(
         MACHINE, ["CLI_API_TOKEN", "FARSTEER_*", "*"], {"FARSTEER_TOKEN": "t", "CLI_API_TOKEN": "t"}
     )
     assert not [name for name in named if name.startswith("FARSTEER") or name == "CLI_API_TOKEN"]
 
 
 def test_extra_wins_over_the_machine() -> None:
-    assert scrubbed(MACHINE, extra={"PATH": "/mine", "NEW": "1"})["PATH"] == "/mine"
+    assert scrub_environment(MACHINE, extra={"PATH": "/mine", "NEW": "1"})["PATH"] == "/mine"

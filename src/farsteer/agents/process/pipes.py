@@ -1,7 +1,8 @@
-"""The two ends of an agent's pipes: reading at the pace of who listens, writing with a deadline.
+"""Pipes to and from an agent's process: reading with back-pressure, writing with a timeout.
 
-They work on the descriptors themselves, so that asyncio and uvloop behave alike, a pause of reading is a real pause,
-and what a dead agent left in the pipe can be taken out without waiting for those who still hold its other end.
+They use the file descriptors directly instead of asyncio streams for three reasons: asyncio and uvloop behave alike,
+nothing is read ahead while the receiver is busy, and the remaining output of a dead agent can be read without waiting
+for descendants that still hold the pipe open.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from farsteer.core.errors import AgentError, ErrorCode
 
 CHUNK = 256 * 1024
 _buffer = memoryview(bytearray(CHUNK))
-"""One for all pipes, for a moment each: to make room for a whole chunk costs far more than to copy a line."""
+"""Shared by all pipes: allocating a whole chunk for every read costs far more than copying what was read."""
 STDERR_KEPT = 8 * 1024
-_DRAINS = 16
-"""Reads after the exit: more than a pipe holds, but an escaped grandchild may write forever."""
+_DRAIN_READS = 16
+"""Reads after the exit: more than a pipe holds, bounded because a descendant could write forever."""
 
 
 class ReadPipe:
-    """The reading end. `read` waits for data; `wake` ends that waiting.
+    """The reading end of a pipe. `read` waits for data; `wake` ends the wait.
 
-    The loop watches the descriptor as long as who listens keeps up: to watch it anew for every chunk costs several
-    times as much as to read one.
+    The event loop keeps watching the descriptor while the receiver keeps up, because registering it again for every
+    chunk costs several times as much as reading one.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -34,27 +35,28 @@ class ReadPipe:
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
         self._watched = False
-        self._awaited = False
+        self._reading = False
 
     async def read(self) -> bytes | None:
-        """The next chunk, b"" at the end of the stream, None after `wake` when nothing is there."""
+        """Return the next chunk, b"" at the end of the stream, or None after `wake` if there is no data."""
         if not self._watched:
-            # A flood must not keep the loop from everybody else.
+            # Yields to other tasks between two chunks of a flood.
             await asyncio.sleep(0)
             chunk = self.read_now()
             if chunk is not None:
                 return chunk
-            self._loop.add_reader(self._descriptor, self._readable)
+            self._loop.add_reader(self._descriptor, self._handle_readable)
             self._watched = True
-        self._awaited = True
+        self._reading = True
         try:
             await self._ready.wait()
         finally:
-            self._awaited = False
+            self._reading = False
         self._ready.clear()
         return self.read_now()
 
     def read_now(self) -> bytes | None:
+        """Return what can be read without waiting, b"" at the end of the stream, or None if there is nothing."""
         if self._file.closed:
             return b""
         try:
@@ -73,12 +75,12 @@ class ReadPipe:
             self._unwatch()
             self._file.close()
 
-    def _readable(self) -> None:
-        if self._awaited:
-            self._awaited = False
+    def _handle_readable(self) -> None:
+        if self._reading:
+            self._reading = False
             self._ready.set()
         else:
-            # Level-triggered: left in place, it would spin until somebody reads.
+            # The event is level-triggered: a watched descriptor that nobody reads would keep the loop busy.
             self._unwatch()
 
     def _unwatch(self) -> None:
@@ -88,23 +90,23 @@ class ReadPipe:
 
 
 class WritePipe:
-    """The writing end. Writes keep their order; one that does not get through in time breaks the pipe."""
+    """The writing end of a pipe. Writes keep their order; one that times out half-way closes the pipe."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._descriptor = file.fileno()
         os.set_blocking(self._descriptor, False)
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
 
     async def write(self, data: bytes, timeout: float) -> None:
-        """Returns when the pipe has taken all of `data`. Raises AgentError."""
+        """Write all of `data`. Raises AgentError if that fails or takes longer than `timeout` seconds."""
         try:
-            async with asyncio.timeout(timeout), self._turn:
+            async with asyncio.timeout(timeout), self._lock:
                 await self._write(memoryview(data))
         except TimeoutError:
-            message = f"the agent did not take its input within {timeout:g} s"
+            message = f"the agent did not read its input within {timeout:g} s"
             raise AgentError(message, code=ErrorCode.TIMEOUT) from None
 
     async def _write(self, left: memoryview) -> None:
@@ -116,15 +118,15 @@ class WritePipe:
                 try:
                     left = left[os.write(self._descriptor, left) :]
                 except BlockingIOError:
-                    await self._writable()
+                    await self._wait_writable()
                 except OSError:
-                    raise AgentError("the agent reads no more", code=ErrorCode.AGENT_DIED) from None
+                    raise AgentError("the agent has closed its input", code=ErrorCode.AGENT_DIED) from None
         finally:
             if 0 < len(left) < size:
-                # Half a line is with the agent: whatever followed would be read as the rest of it.
+                # The agent has half a line: it would read the next write as the rest of it.
                 self.close()
 
-    async def _writable(self) -> None:
+    async def _wait_writable(self) -> None:
         self._ready.clear()
         self._loop.add_writer(self._descriptor, self._ready.set)
         try:
@@ -141,7 +143,7 @@ class WritePipe:
 
 
 class TailPipe:
-    """Reads all that comes and keeps the end of it, so that its writer never blocks and we can say why it died."""
+    """Reads everything and keeps the end of it: the writer never blocks, and the last lines explain a crash."""
 
     def __init__(self, file: IO[bytes], kept: int = STDERR_KEPT) -> None:
         self._file = file
@@ -157,8 +159,8 @@ class TailPipe:
         return self._tail.decode(errors="replace").strip()
 
     def drain(self) -> None:
-        """Take what is there now, and no more than a pipe can hold."""
-        for _ in range(_DRAINS):
+        """Read what is available now."""
+        for _ in range(_DRAIN_READS):
             if not self._read():
                 break
 

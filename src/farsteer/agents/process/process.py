@@ -1,8 +1,8 @@
-"""An agent's process: started, fed, read and ended the same way for every adapter.
+"""`AgentProcess`: one running agent, started, written to, read and stopped the same way for every adapter.
 
-Lines arrive in batches, one batch per chunk read; awaiting the callback is the back-pressure. The exit of the process
-is noticed at once, even while its descendants hold the pipes open: they are killed wherever they are, what the agent
-had written is delivered, and then `on_exit` is called, once, as the last thing.
+Lines are delivered in batches, one batch per chunk read. The next chunk is read when the callback returns, so a slow
+receiver slows the agent down. The exit of the process is noticed at once, even while its descendants hold the pipes
+open: they are killed, what the agent had written is delivered, and then `on_exit` is called, once and last.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from farsteer.agents import posix
-from farsteer.agents.environment import LAUNCH
-from farsteer.agents.pipes import ReadPipe, TailPipe, WritePipe
+from farsteer.agents.process import posix
+from farsteer.agents.process.environment import LAUNCH_VARIABLE
+from farsteer.agents.process.pipes import ReadPipe, TailPipe, WritePipe
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter
 
 WRITE_TIMEOUT = 10.0
-_SILENT_GRACE = 2.0
-"""How long a process may live after it closed its stdout: it can tell us nothing any more."""
-_LEFT_BEHIND = 1024 * 1024
-"""Read after the exit: no dead agent's pipe holds more, but a grandchild that escaped could write forever."""
+_CLOSED_STDOUT_GRACE = 2.0
+"""Seconds that a process may run after it closed its stdout. It cannot send anything any more."""
+_DRAIN_BYTES = 1024 * 1024
+"""How much is read after the exit: more than a pipe holds, bounded because a descendant could write forever."""
 
 _log = logging.getLogger(__name__)
 
 
-class Exit(NamedTuple):
+class ProcessExit(NamedTuple):
+    """How an agent's process ended."""
+
     code: int
-    """As `subprocess` gives it: negative for a signal."""
+    """As `subprocess` reports it: negative for a signal."""
     stderr: str
-    """The end of what it wrote there."""
+    """The end of what it wrote to stderr."""
     asked: str | None = None
-    """Why we ended it; None: it ended by itself."""
+    """Why we ended it, or None if it ended by itself."""
 
     @property
     def reason(self) -> str:
@@ -44,11 +46,11 @@ class Exit(NamedTuple):
 
 
 OnLines = Callable[[list[Line]], Awaitable[None]]
-OnExit = Callable[[Exit], Awaitable[None]]
+OnExit = Callable[[ProcessExit], Awaitable[None]]
 
 
 class AgentProcess:
-    """One running agent. Make it with `start`; it belongs to the event loop it was made in."""
+    """One running agent. Create it with `start`; it belongs to the event loop it was started in."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], mark: str, on_lines: OnLines, on_exit: OnExit, line_limit: int
@@ -68,22 +70,31 @@ class AgentProcess:
         self._asked: str | None = None
         self._loop = asyncio.get_running_loop()
         self._code: asyncio.Future[int] = self._loop.create_future()
-        self._exit_descriptor = posix.exit_descriptor(self.pid)
-        self._loop.add_reader(self._exit_descriptor, self._exited)
-        self._life = self._loop.create_task(self._live(), name=f"agent {self.pid}")
+        self._exit_descriptor = posix.open_exit_descriptor(self.pid)
+        self._loop.add_reader(self._exit_descriptor, self._handle_exit)
+        self._reader = self._loop.create_task(self._run(), name=f"agent {self.pid}")
 
     @classmethod
     def start(
         cls, argv: Sequence[str], *, cwd: str, environment: Mapping[str, str], on_lines: OnLines, on_exit: OnExit,
         line_limit: int = LINE_LIMIT,
     ) -> AgentProcess:  # fmt: skip
-        """Start `argv` in its own session, inside a running event loop. Raises AgentError.
+        """Start `argv` in its own session. Must be called inside a running event loop.
 
-        An environment without a mark gets one that nobody else has.
+        Args:
+            argv: The command line.
+            cwd: The working directory.
+            environment: The whole environment. If it has no launch mark, a unique one is added.
+            on_lines: Receives the lines of stdout in batches. If it raises, the process is ended.
+            on_exit: Called once, after the last call of `on_lines`.
+            line_limit: Longer lines are delivered as `Oversized`.
+
+        Raises:
+            AgentError: The program cannot be started.
         """
-        mark = environment.get(LAUNCH) or uuid.uuid4().hex
+        mark = environment.get(LAUNCH_VARIABLE) or uuid.uuid4().hex
         try:
-            process = posix.spawn(argv, cwd=cwd, environment={**environment, LAUNCH: mark})
+            process = posix.spawn(argv, cwd=cwd, environment={**environment, LAUNCH_VARIABLE: mark})
         except (OSError, ValueError) as error:
             raise AgentError(
                 f"could not start {argv[0]}: {error}", code=ErrorCode.AGENT_START_FAILED
@@ -100,13 +111,13 @@ class AgentProcess:
         return self._stderr.text
 
     async def write(self, data: bytes, timeout: float = WRITE_TIMEOUT) -> None:
-        """Hand `data` to the agent. Raises AgentError when it is gone or does not read in time."""
+        """Write `data` to stdin. Raises AgentError if the process is gone or does not read in time."""
         await self._input.write(data, timeout)
 
     async def stop(self, grace: float = 3.0) -> None:
-        """Close its input, then SIGTERM, then SIGKILL, each with `grace` seconds; returns when it is reaped.
+        """Close stdin, then send SIGTERM, then SIGKILL, waiting `grace` seconds after each. Idempotent.
 
-        `on_exit` follows as soon as whoever takes the lines has taken the last. Idempotent.
+        Returns when the process is reaped. `on_exit` follows when `on_lines` has received the last line.
         """
         if not self.running:
             return
@@ -118,47 +129,47 @@ class AgentProcess:
             if await self._exits_within(grace):
                 break
         else:
-            _log.error("agent process %d outlives SIGKILL by %g s", self.pid, grace)
-            self._sweep()
+            _log.error("agent process %d is still running %g s after SIGKILL", self.pid, grace)
+            self._kill_descendants()
 
     def kill(self, reason: str) -> None:
-        """SIGKILL at once, for an agent that there is no talking to; `reaped` tells when it is gone."""
+        """Send SIGKILL at once. `wait_reaped` returns when the process is gone."""
         if self.running:
             self._asked = self._asked or reason
             posix.signal_group(self.pid, posix.SIGKILL)
 
-    async def reaped(self) -> None:
-        """Returns when the process is gone, whether or not its last lines are taken."""
+    async def wait_reaped(self) -> None:
+        """Return when the process is reaped, even if its last lines are not delivered yet."""
         await asyncio.shield(self._code)
 
     async def wait(self) -> None:
-        """Returns when `on_exit` has returned; raises what it raised."""
-        await asyncio.shield(self._life)
+        """Return when `on_exit` has returned. Raises what it raised."""
+        await asyncio.shield(self._reader)
 
     async def _exits_within(self, seconds: float) -> bool:
         await asyncio.wait([self._code], timeout=seconds)
         return not self.running
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         try:
-            await self._read()
-            if not await self._exits_within(_SILENT_GRACE):
+            await self._read_lines()
+            if not await self._exits_within(_CLOSED_STDOUT_GRACE):
                 posix.signal_group(self.pid, posix.SIGKILL)
                 await asyncio.shield(self._code)
         except Exception:  # noqa: BLE001
-            _log.exception("agent process %d is ended: its output could not be taken", self.pid)
+            _log.exception("agent process %d is killed: its output could not be handled", self.pid)
         finally:
-            self._end()
-        await self._on_exit(Exit(self._code.result(), self.stderr, self._asked))
+            self._release()
+        await self._on_exit(ProcessExit(self._code.result(), self.stderr, self._asked))
 
-    async def _read(self) -> None:
+    async def _read_lines(self) -> None:
         while self.running:
             chunk = await self._output.read()
             if chunk:
                 await self._deliver(self._lines.feed(chunk))
             elif chunk is not None:
                 break
-        left = _LEFT_BEHIND
+        left = _DRAIN_BYTES
         while left > 0 and (chunk := self._output.read_now()):
             left -= len(chunk)
             await self._deliver(self._lines.feed(chunk))
@@ -168,23 +179,23 @@ class AgentProcess:
         if lines:
             await self._on_lines(lines)
 
-    def _exited(self) -> None:
-        """It is a zombie now: sweep what it left behind, then reap it."""
+    def _handle_exit(self) -> None:
+        """Kill what the process left behind while it is a zombie, then reap it."""
         self._loop.remove_reader(self._exit_descriptor)
         os.close(self._exit_descriptor)
-        self._sweep()
+        self._kill_descendants()
         self._code.set_result(posix.reap(self._process))
         self._input.close()
         self._stderr.drain()
         self._output.wake()
 
-    def _sweep(self) -> None:
+    def _kill_descendants(self) -> None:
         posix.signal_group(self.pid, posix.SIGKILL)
-        posix.sweep(self._mark.__eq__, self.pid)
+        posix.kill_marked(self._mark.__eq__, self.pid)
 
-    def _end(self) -> None:
-        """Whatever happened, also a cancellation: nothing of it stays."""
+    def _release(self) -> None:
+        """End the process and close its pipes, also after a failure or a cancellation."""
         if self.running:
-            self._exited()
+            self._handle_exit()
         self._stderr.close()
         self._output.close()
