@@ -1,4 +1,4 @@
-"""What every adapter owes about a turn, kept whatever the agent says."""
+"""The rules that `TurnOutput` keeps for every adapter."""
 
 from __future__ import annotations
 
@@ -33,56 +33,56 @@ END = TurnEnded(turn_id="t", reason=TurnEndReason.END_TURN)
 
 
 @pytest.fixture
-def turns() -> TurnOutput:
-    turns = TurnOutput()
-    turns.begin("t")
-    return turns
+def output() -> TurnOutput:
+    output = TurnOutput()
+    output.begin("t")
+    return output
 
 
-def fragment(text: str, offset: int, message: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Output:
+def delta(text: str, offset: int, message: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Output:
     return DeltaEmitted(Delta(message_id=message, kind=kind, text=text, offset=offset))
 
 
-def test_fragments_of_a_batch_merge_and_offsets_count_characters(turns: TurnOutput) -> None:
-    turns.add_delta(DeltaKind.MESSAGE, "m", "ab")
-    turns.add_delta(DeltaKind.MESSAGE, "m", "c🎉")
-    assert turns.drain() == [fragment("abc🎉", 0)]
-    turns.add_delta(DeltaKind.MESSAGE, "m", "d")
-    turns.add_message("m", "abc🎉d")
-    assert turns.drain() == [fragment("d", 4), EventEmitted(AgentMessage(message_id="m", text="abc🎉d"))]
+def test_deltas_of_a_batch_merge_and_offsets_count_characters(output: TurnOutput) -> None:
+    output.add_delta(DeltaKind.MESSAGE, "m", "ab")
+    output.add_delta(DeltaKind.MESSAGE, "m", "c🎉")
+    assert output.drain() == [delta("abc🎉", 0)]
+    output.add_delta(DeltaKind.MESSAGE, "m", "d")
+    output.add_message("m", "abc🎉d")
+    assert output.drain() == [delta("d", 4), EventEmitted(AgentMessage(message_id="m", text="abc🎉d"))]
 
 
-def test_interleaved_messages_keep_their_order_and_their_offsets(turns: TurnOutput) -> None:
-    turns.add_delta(DeltaKind.MESSAGE, "m", "a")
-    turns.add_delta(DeltaKind.THOUGHT, "h", "x")
-    turns.add_delta(DeltaKind.MESSAGE, "m", "b")
-    assert turns.drain() == [fragment("a", 0), fragment("x", 0, "h", DeltaKind.THOUGHT), fragment("b", 1)]
+def test_interleaved_messages_keep_their_order_and_their_offsets(output: TurnOutput) -> None:
+    output.add_delta(DeltaKind.MESSAGE, "m", "a")
+    output.add_delta(DeltaKind.THOUGHT, "h", "x")
+    output.add_delta(DeltaKind.MESSAGE, "m", "b")
+    assert output.drain() == [delta("a", 0), delta("x", 0, "h", DeltaKind.THOUGHT), delta("b", 1)]
 
 
-def test_a_turn_ends_once(turns: TurnOutput) -> None:
-    turns.end(TurnEndReason.END_TURN)
-    turns.end(TurnEndReason.CRASHED)
-    assert turns.drain() == [END]
-    assert turns.turn_id is None
+def test_a_turn_ends_once(output: TurnOutput) -> None:
+    output.end(TurnEndReason.END_TURN)
+    output.end(TurnEndReason.CRASHED)
+    assert output.drain() == [END]
+    assert output.turn_id is None
 
 
-def test_one_turn_at_a_time(turns: TurnOutput) -> None:
+def test_one_turn_at_a_time(output: TurnOutput) -> None:
     with pytest.raises(Conflict):
-        turns.begin("u")
+        output.begin("u")
 
 
-def test_what_is_open_is_closed_before_the_end(turns: TurnOutput) -> None:
+def test_open_items_are_closed_before_the_turn_ends(output: TurnOutput) -> None:
     approval = Approval(id="a", kind=ApprovalKind.PERMISSION, title="?", created_at=1)
-    turns.add_delta(DeltaKind.THOUGHT, "h", "hm")
-    turns.add_delta(DeltaKind.MESSAGE, "m", "half")
-    turns.add_event(
+    output.add_delta(DeltaKind.THOUGHT, "h", "hm")
+    output.add_delta(DeltaKind.MESSAGE, "m", "half")
+    output.add_event(
         ToolCall(tool_call_id="c", title="x", tool_kind=ToolKind.EXECUTE, status=ToolStatus.IN_PROGRESS)
     )
-    turns.add_delta(DeltaKind.TOOL_OUTPUT, "c", "out")
-    turns.ask_approval(approval)
-    turns.drain()
-    turns.end(TurnEndReason.END_TURN)
-    assert turns.drain() == [
+    output.add_delta(DeltaKind.TOOL_OUTPUT, "c", "out")
+    output.ask_approval(approval)
+    output.drain()
+    output.end(TurnEndReason.END_TURN)
+    assert output.drain() == [
         EventEmitted(AgentThought(message_id="h", text="hm", partial=True)),
         EventEmitted(AgentMessage(message_id="m", text="half", partial=True)),
         EventEmitted(
@@ -93,61 +93,66 @@ def test_what_is_open_is_closed_before_the_end(turns: TurnOutput) -> None:
     ]
 
 
-def test_what_is_finished_is_not_closed_again(turns: TurnOutput) -> None:
-    turns.add_delta(DeltaKind.MESSAGE, "m", "whole")
-    turns.add_message("m", "whole")
-    turns.add_event(ToolCall(tool_call_id="c", title="x", tool_kind=ToolKind.READ, status=ToolStatus.PENDING))
-    turns.add_event(ToolCallUpdate(tool_call_id="c", status=ToolStatus.COMPLETED))
-    turns.drain()
-    turns.end(TurnEndReason.END_TURN)
-    assert turns.drain() == [END]
+def test_finished_items_are_not_closed_again(output: TurnOutput) -> None:
+    output.add_delta(DeltaKind.MESSAGE, "m", "whole")
+    output.add_message("m", "whole")
+    output.add_event(
+        ToolCall(tool_call_id="c", title="x", tool_kind=ToolKind.READ, status=ToolStatus.PENDING)
+    )
+    output.add_event(ToolCallUpdate(tool_call_id="c", status=ToolStatus.COMPLETED))
+    output.drain()
+    output.end(TurnEndReason.END_TURN)
+    assert output.drain() == [END]
 
 
-def test_a_repeated_message_and_its_late_fragments_are_dropped(turns: TurnOutput) -> None:
-    turns.add_message("m", "once")
-    turns.add_message("m", "once")
-    turns.add_delta(DeltaKind.MESSAGE, "m", "once")
-    assert turns.drain() == [EventEmitted(AgentMessage(message_id="m", text="once"))]
+def test_a_repeated_message_and_its_late_deltas_are_dropped(output: TurnOutput) -> None:
+    output.add_message("m", "once")
+    output.add_message("m", "once")
+    output.add_delta(DeltaKind.MESSAGE, "m", "once")
+    assert output.drain() == [EventEmitted(AgentMessage(message_id="m", text="once"))]
 
 
-def test_memory_of_a_flood_is_bounded_and_still_notices_a_repetition(turns: TurnOutput) -> None:
+def test_the_memory_of_finished_ids_is_bounded_and_still_drops_a_repetition(output: TurnOutput) -> None:
     for n in range(10_000):
-        turns.add_message(f"m{n}", "x")
-    turns.add_message("m9999", "x")
-    assert len(turns.drain()) == 10_000
-    assert len(turns._finished) <= 1024
+        output.add_message(f"m{n}", "x")
+    output.add_message("m9999", "x")
+    assert len(output.drain()) == 10_000
+    assert len(output._finished) <= 1024
 
 
-def test_an_endless_message_goes_out_live_and_is_not_kept(
-    turns: TurnOutput, monkeypatch: pytest.MonkeyPatch
+def test_deltas_beyond_the_draft_limit_are_emitted_but_not_kept(
+    output: TurnOutput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("farsteer.agents.turns._DRAFT_CHARS", 10)
     for _ in range(5):
-        turns.add_delta(DeltaKind.MESSAGE, "m", "12345")
-        turns.drain()
-    turns.end(TurnEndReason.END_TURN)
-    assert turns.drain() == [EventEmitted(AgentMessage(message_id="m", text="1234512345", partial=True)), END]
+        output.add_delta(DeltaKind.MESSAGE, "m", "12345")
+        output.drain()
+    output.end(TurnEndReason.END_TURN)
+    assert output.drain() == [
+        EventEmitted(AgentMessage(message_id="m", text="1234512345", partial=True)),
+        END,
+    ]
 
 
-def test_an_approval_is_answered_while_it_is_open(turns: TurnOutput) -> None:
+def test_an_approval_is_answered_while_it_is_open(output: TurnOutput) -> None:
     approval = Approval(id="a", kind=ApprovalKind.PERMISSION, title="?", created_at=1)
-    turns.ask_approval(approval)
-    turns.close_approval("a")
+    output.ask_approval(approval)
+    output.close_approval("a")
     with pytest.raises(Conflict):
-        turns.close_approval("a")
-    turns.withdraw_approval("a")
-    assert turns.drain() == [ApprovalAsked(approval)]
+        output.close_approval("a")
+    output.withdraw_approval("a")
+    assert output.drain() == [ApprovalAsked(approval)]
 
 
-def test_an_abandoned_turn_has_no_end(turns: TurnOutput) -> None:
-    turns.abandon()
-    turns.end(TurnEndReason.CRASHED)
-    assert turns.drain() == []
+def test_an_abandoned_turn_has_no_end(output: TurnOutput) -> None:
+    output.abandon()
+    output.end(TurnEndReason.CRASHED)
+    assert output.drain() == []
 
 
-def test_a_notice_is_short(turns: TurnOutput) -> None:
-    turns.add_notice("x" * 10_000, "agent_protocol")
-    (said,) = turns.drain()
-    assert isinstance(said, EventEmitted)
-    assert isinstance(said.event, Notice)
-    assert len(said.event.text) == 500
+def test_a_long_notice_is_shortened(output: TurnOutput) -> None:
+    output.add_notice("x" * 10_000, "agent_protocol")
+    (emitted,) = output.drain()
+    assert isinstance(emitted, EventEmitted)
+    assert isinstance(emitted.event, Notice)
+    assert len(emitted.event.text) == 500

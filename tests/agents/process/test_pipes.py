@@ -1,4 +1,4 @@
-"""Reading at the pace of who listens."""
+"""`ReadPipe` reads only what its receiver asks for."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ async def pipe() -> AsyncIterator[tuple[ReadPipe, IO[bytes]]]:
     reader.close()
 
 
-async def test_what_is_written_is_read_and_two_chunks_are_apart(pipe: tuple[ReadPipe, IO[bytes]]) -> None:
+async def test_each_write_is_read_as_one_chunk(pipe: tuple[ReadPipe, IO[bytes]]) -> None:
     reader, writer = pipe
     chunks: list[bytes | None] = []
     for text in (b"one", b"two", b"three"):
@@ -31,7 +31,7 @@ async def test_what_is_written_is_read_and_two_chunks_are_apart(pipe: tuple[Read
     assert chunks == [b"one", b"two", b"three"]
 
 
-async def test_while_nobody_listens_the_loop_rests_and_nothing_is_lost(
+async def test_the_loop_does_not_spin_and_loses_nothing_while_nobody_reads(
     pipe: tuple[ReadPipe, IO[bytes]],
 ) -> None:
     reader, writer = pipe
@@ -40,7 +40,7 @@ async def test_while_nobody_listens_the_loop_rests_and_nothing_is_lost(
     writer.write(b"first")
     assert await waiting == b"first"
     writer.write(b"second")
-    # A watched descriptor that nobody reads would be reported in every turn of the loop.
+    # A watched descriptor that nobody reads would be reported in every iteration of the loop.
     await eventually(lambda: not reader._watched)
     assert await reader.read() == b"second"
     waiting = asyncio.create_task(reader.read())
@@ -51,16 +51,16 @@ async def test_while_nobody_listens_the_loop_rests_and_nothing_is_lost(
 async def test_a_chunk_is_bounded(pipe: tuple[ReadPipe, IO[bytes]]) -> None:
     reader, writer = pipe
     sent = writer.write(b"x" * (64 * 1024))
-    heard = 0
-    while heard < sent:
+    received = 0
+    while received < sent:
         chunk = await reader.read()
         assert chunk
         assert len(chunk) <= CHUNK
-        heard += len(chunk)
-    assert heard == sent
+        received += len(chunk)
+    assert received == sent
 
 
-async def test_a_wake_ends_the_waiting_and_the_end_of_the_stream_is_told(
+async def test_wake_ends_a_read_with_none_and_the_end_of_the_stream_is_empty(
     pipe: tuple[ReadPipe, IO[bytes]],
 ) -> None:
     reader, writer = pipe

@@ -1,4 +1,4 @@
-"""What every adapter relies on: a process is read, fed and ended in bounded time, whatever it does."""
+"""`AgentProcess` reads, writes to and ends a process in bounded time, whatever the process does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECONDS = 10.0
 
 
 class Watched:
-    """A process under test, with what it said and how it ended."""
+    """A process under test, with its lines and its exits."""
 
     def __init__(
         self,
@@ -38,34 +38,34 @@ class Watched:
         self.gate = asyncio.Event()
         self.gate.set()
         self.exits: list[ProcessExit] = []
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self.process = AgentProcess.start(
             argv,
             cwd=str(cwd),
             environment={"PATH": os.environ["PATH"], "ONLY": "this", **(environment or {})},
-            on_lines=self._take,
-            on_exit=self._end,
+            on_lines=self._receive,
+            on_exit=self._record_exit,
             line_limit=limit,
         )
 
-    async def _take(self, lines: list[Line]) -> None:
+    async def _receive(self, lines: list[Line]) -> None:
         await self.gate.wait()
         self.lines += lines
         self.batches += 1
-        async with self._news:
-            self._news.notify_all()
+        async with self._changed:
+            self._changed.notify_all()
 
-    async def _end(self, ended: ProcessExit) -> None:
+    async def _record_exit(self, ended: ProcessExit) -> None:
         self.exits.append(ended)
 
     async def line(self, text: bytes) -> None:
-        async with asyncio.timeout(SECONDS), self._news:
-            await self._news.wait_for(lambda: text in self.lines)
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(lambda: text in self.lines)
 
     async def number(self) -> int:
-        """The first line, which is a number."""
-        async with asyncio.timeout(SECONDS), self._news:
-            await self._news.wait_for(lambda: self.lines)
+        """Wait for the first line, which is a number."""
+        async with asyncio.timeout(SECONDS), self._changed:
+            await self._changed.wait_for(lambda: self.lines)
         first = self.lines[0]
         assert isinstance(first, bytes)
         return int(first)
@@ -96,7 +96,7 @@ def test_lines_come_in_order_and_the_exit_comes_last(run: Run) -> None:
     run(scenario())
 
 
-def test_it_runs_where_and_with_what_it_is_told(run: Run, tmp_path: Path) -> None:
+def test_it_runs_in_its_directory_with_only_its_environment(run: Run, tmp_path: Path) -> None:
     real = str(tmp_path.resolve()).encode()
 
     async def scenario() -> None:
@@ -109,7 +109,7 @@ def test_it_runs_where_and_with_what_it_is_told(run: Run, tmp_path: Path) -> Non
     run(scenario())
 
 
-def test_a_program_that_is_not_there_is_an_agent_error(run: Run) -> None:
+def test_a_missing_program_is_an_agent_error(run: Run) -> None:
     async def scenario() -> None:
         with pytest.raises(AgentError, match="no-such-program") as caught:
             Watched("no-such-program")
@@ -118,7 +118,7 @@ def test_a_program_that_is_not_there_is_an_agent_error(run: Run) -> None:
     run(scenario())
 
 
-def test_what_is_written_arrives_whole_however_large(run: Run) -> None:
+def test_a_large_write_arrives_whole(run: Run) -> None:
     async def scenario() -> None:
         watched = python(
             "import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.readline()).hexdigest())"
@@ -133,14 +133,14 @@ def test_what_is_written_arrives_whole_however_large(run: Run) -> None:
     run(scenario())
 
 
-def test_an_agent_that_does_not_read_cannot_hold_us(run: Run) -> None:
+def test_a_write_to_an_agent_that_does_not_read_times_out(run: Run) -> None:
     async def scenario() -> None:
         watched = shell("echo up; exec sleep 60")
         await watched.line(b"up")
         with pytest.raises(AgentError) as caught:
             await watched.process.write(b"x" * 1_000_000, timeout=0.1)
         assert caught.value.code is ErrorCode.TIMEOUT
-        # Half of a line is in the pipe: nothing may follow it.
+        # The pipe holds half a line, so nothing may follow it.
         with pytest.raises(AgentError, match="closed"):
             await watched.process.write(b"y\n", timeout=0.1)
         await watched.process.stop(0.05)
@@ -160,7 +160,7 @@ def test_writing_to_a_dead_agent_is_an_agent_error(run: Run) -> None:
     run(scenario())
 
 
-def test_a_listener_that_waits_makes_the_agent_wait(run: Run) -> None:
+def test_a_receiver_that_waits_makes_the_agent_wait(run: Run) -> None:
     async def scenario() -> None:
         watched = python(
             "import os, sys\n"
@@ -185,7 +185,7 @@ def test_a_listener_that_waits_makes_the_agent_wait(run: Run) -> None:
     run(scenario())
 
 
-def test_an_oversized_line_is_a_fact_and_not_an_end(run: Run) -> None:
+def test_an_oversized_line_is_reported_and_reading_goes_on(run: Run) -> None:
     async def scenario() -> None:
         watched = python("print('a'); print('x' * 3_000_000); print('b')", limit=1_000_000)
         await watched.exit()
@@ -194,7 +194,7 @@ def test_an_oversized_line_is_a_fact_and_not_an_end(run: Run) -> None:
     run(scenario())
 
 
-def test_the_end_of_stderr_is_kept_and_no_more(run: Run) -> None:
+def test_only_the_end_of_stderr_is_kept(run: Run) -> None:
     async def scenario() -> None:
         watched = python("import sys\nfor n in range(100_000): sys.stderr.write(f'line {n}\\n')")
         ended = await watched.exit()
@@ -204,7 +204,7 @@ def test_the_end_of_stderr_is_kept_and_no_more(run: Run) -> None:
     run(scenario())
 
 
-def test_stop_is_gentle_first(run: Run) -> None:
+def test_stop_closes_stdin_first(run: Run) -> None:
     async def scenario() -> None:
         watched = shell("while read line; do :; done; echo bye; exit 7")
         await watched.process.stop()
@@ -240,7 +240,7 @@ ESCAPES = {
 
 
 def escape(how: str) -> str:
-    """A script that starts a grandchild and says its number."""
+    """A script that starts a grandchild and prints its pid."""
     return ESCAPES[how] if "echo" in ESCAPES[how] else f"{ESCAPES[how]} echo $!"
 
 
@@ -279,14 +279,14 @@ def test_a_killed_agent_leaves_no_descendant(run: Run, how: str) -> None:
         if how == "crashed":
             os.kill(watched.process.pid, signal.SIGKILL)
         else:
-            watched.process.kill("there is no talking to it")
+            watched.process.kill("a test")
         assert (await watched.exit()).code == -9
         await gone(grandchild)
 
     run(scenario())
 
 
-def test_who_lost_the_mark_is_ended_while_it_is_in_the_agent_s_session(run: Run) -> None:
+def test_a_descendant_without_the_mark_is_ended_if_it_is_in_the_agent_s_session(run: Run) -> None:
     async def scenario() -> None:
         watched = shell("set -m; env -i /bin/sleep 300 & echo $!; exit 0")
         grandchild = await watched.number()
@@ -296,7 +296,7 @@ def test_who_lost_the_mark_is_ended_while_it_is_in_the_agent_s_session(run: Run)
     run(scenario())
 
 
-def test_only_what_belongs_to_the_launch_is_ended_with_it(run: Run) -> None:
+def test_only_processes_of_the_same_launch_are_ended(run: Run) -> None:
     async def scenario() -> None:
         marks = ("home:1:s", "home:10:s", "home:1:s2", "")
         dead, *spared = [
@@ -326,10 +326,10 @@ def test_an_agent_that_closes_its_output_is_ended(run: Run, monkeypatch: pytest.
     run(scenario())
 
 
-def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_receiver_that_fails_ends_the_process(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async def broken(lines: list[Line]) -> None:
-            raise ValueError("nobody takes this")
+            raise ValueError("cannot be handled")
 
         exits: list[ProcessExit] = []
 
@@ -347,12 +347,12 @@ def test_a_listener_that_fails_ends_the_process(run: Run, caplog: pytest.LogCapt
             await process.wait()
         assert [ended.code for ended in exits] == [-9]
         assert not psutil.pid_exists(process.pid)
-        assert "nobody takes this" in caplog.text
+        assert "cannot be handled" in caplog.text
 
     run(scenario())
 
 
-def test_a_loop_that_ends_takes_its_agents_with_it(run: Run) -> None:
+def test_cancelling_the_reader_ends_the_process(run: Run) -> None:
     async def scenario() -> Watched:
         watched = shell("echo up; exec sleep 300")
         await watched.line(b"up")
@@ -365,7 +365,7 @@ def test_a_loop_that_ends_takes_its_agents_with_it(run: Run) -> None:
     assert watched.exits == []
 
 
-def test_where_there_is_no_pidfd_a_thread_waits(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exit_is_noticed_without_pidfd(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
 
     async def scenario() -> None:
