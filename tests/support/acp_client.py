@@ -15,7 +15,7 @@ from typing import Any
 from farsteer.core.lines import Line, LineSplitter
 from farsteer.faces.acp.greeting import Options
 from farsteer.faces.acp.server import converse
-from farsteer.faces.hub_connection import Open
+from farsteer.faces.hub_connection import OpenHub
 from farsteer.jsonrpc.errors import RpcError, unknown_method
 from farsteer.jsonrpc.peer import Peer, Transport
 from tests.support.acp_schema import Wire
@@ -213,7 +213,7 @@ class Road:
 
 @asynccontextmanager
 async def editor_here(
-    hub: Open, options: Options | None = None, answer: Answer = nobody, *, strict: bool = True
+    hub: OpenHub, options: Options | None = None, answer: Answer = nobody, *, strict: bool = True
 ) -> AsyncIterator[Editor]:
     """The face inside this process. At the end every request of the editor has exactly one answer."""
     ours, its = Road.pair()

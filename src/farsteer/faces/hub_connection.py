@@ -1,4 +1,4 @@
-"""The hub behind the face: opened beside the reading of the first line, and again when that failed and is asked for."""
+"""A hub client that is opened in the background, opened again after a failure, and replaced after a logout."""
 
 from __future__ import annotations
 
@@ -15,67 +15,77 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Open = Callable[[], "AbstractAsyncContextManager[HubClient]"]
+OpenHub = Callable[[], "AbstractAsyncContextManager[HubClient]"]
+"""Opens a hub client for as long as the context manager is entered."""
 
 
 class HubConnection:
-    def __init__(self, hub: Open, *, later: bool = False) -> None:
-        """`later`: opened when it is first asked for, or told to begin."""
-        self._open = hub
-        self._over = asyncio.Event()
-        self._left = asyncio.Event()
-        """Set to leave the hub that is open now."""
-        self._living: asyncio.Task[None] | None = None
-        self._opened: asyncio.Future[HubClient] = asyncio.get_running_loop().create_future()
-        if not later:
-            self.begin()
+    """Opens and closes the hub in one background task, whichever task asks for the client."""
 
-    def begin_once(self) -> None:
-        if self._living is None and not self._over.is_set():
-            self.begin()
+    def __init__(self, open_hub: OpenHub) -> None:
+        self._open_hub = open_hub
+        self._client: asyncio.Future[HubClient] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._release = asyncio.Event()
+        """Set to close the current client."""
+        self._closed = False
 
-    def begin(self) -> None:
-        self._opened = asyncio.get_running_loop().create_future()
-        self._living = asyncio.create_task(self._live(self._opened, self._left))
+    def connect(self) -> None:
+        """Start to open the hub, without waiting for it. Does nothing if that has been started or after `close`."""
+        if self._task is None and not self._closed:
+            self._start()
 
-    async def opened(self) -> HubClient:
-        """The hub. Raises FarsteerError if there is none to be had now."""
-        if self._living is None or (self._opened.done() and self._opened.exception() is not None):
-            self.begin()
-        return await asyncio.shield(self._opened)
+    async def client(self) -> HubClient:
+        """Return the open client. Opens the hub if there is none or if the last attempt failed.
+
+        Raises:
+            FarsteerError: the hub could not be opened.
+        """
+        if self._task is None or self._client is None or _failed(self._client):
+            return await asyncio.shield(self._start())
+        return await asyncio.shield(self._client)
 
     @property
-    def hub(self) -> HubClient:
-        """The hub, for those who are in a session of it."""
-        return self._opened.result()
+    def current(self) -> HubClient:
+        """The open client. Only for code that runs after `client` has returned."""
+        assert self._client is not None
+        return self._client.result()
 
-    async def reopen(self) -> None:
-        """Leave this hub; whoever asks next finds the one that is to be had then."""
-        if self._living is None or self._over.is_set():
+    async def disconnect(self) -> None:
+        """Close the current client. The next call of `client` opens a new one."""
+        if self._task is None or self._closed:
             return
-        left, self._living = self._living, None
-        self._left.set()
-        self._left = asyncio.Event()
-        await left
+        task, self._task = self._task, None
+        self._release.set()
+        self._release = asyncio.Event()
+        await task
 
     async def close(self) -> None:
-        self._over.set()
-        self._left.set()
-        if self._living is not None:
-            await self._living
+        self._closed = True
+        self._release.set()
+        if self._task is not None:
+            await self._task
 
-    async def _live(self, opened: asyncio.Future[HubClient], left: asyncio.Event) -> None:
-        """In one task from begin to end."""
+    def _start(self) -> asyncio.Future[HubClient]:
+        self._client = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._hold_open(self._client, self._release))
+        return self._client
+
+    async def _hold_open(self, opened: asyncio.Future[HubClient], release: asyncio.Event) -> None:
         try:
-            async with self._open() as client:
+            async with self._open_hub() as client:
                 opened.set_result(client)
-                await left.wait()
+                await release.wait()
         except Exception as error:  # noqa: BLE001
             if opened.done():
-                _log.exception("the hub did not end well")
+                _log.exception("closing the hub failed")
                 return
             if not isinstance(error, FarsteerError):
-                _log.exception("the hub did not start")
+                _log.exception("opening the hub failed")
                 error = Internal(f"no hub: {type(error).__name__}")
             opened.set_exception(error)
-            opened.exception()  # whoever needs the hub hears it; nobody may
+            opened.exception()  # marks it as retrieved: there may be nobody waiting for the client
+
+
+def _failed(opened: asyncio.Future[HubClient]) -> bool:
+    return opened.done() and opened.exception() is not None

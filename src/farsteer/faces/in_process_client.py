@@ -1,4 +1,4 @@
-"""A hub in this process, steered without HTTP: for faces that are part of it, and for commands that have their own."""
+"""A client of a hub in the same process, without HTTP: for the hub's own faces and for commands that run a hub."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.hub import Caller, Hub
 from farsteer.hub.feed import SyncEvent
 
-_PAGE = 200
-_MANY = 10_000
+_PAGE_SIZE = 200
+_MAX_QUEUED_EVENTS = 10_000
 
 
-class _Messages(msgspec.Struct):
+class _MessagesPage(msgspec.Struct):
     messages: list[msgspec.Raw]
     page: api.Page
 
 
-class SessionName(msgspec.Struct, frozen=True):
+class ForkedSession(msgspec.Struct, frozen=True):
     id: str
 
 
 class InProcessClient:
-    """Steers as the SDK does, for one caller."""
+    """A `HubClient` that calls the hub's services directly, on behalf of one caller."""
 
     def __init__(self, hub: Hub, caller: Caller) -> None:
         self._hub = hub
@@ -47,12 +47,14 @@ class InProcessClient:
             raise failure(created.status, created.body.message, logs=created.body.logs)
         return created.body
 
-    async def fork(self, session_id: str, *, seq: int | None = None, title: str | None = None) -> SessionName:
+    async def fork(
+        self, session_id: str, *, seq: int | None = None, title: str | None = None
+    ) -> ForkedSession:
         request = api.ForkSession(seq=seq, title=title)
         forked = await self._hub.forks.fork(self._caller, session_id, request)
         if isinstance(forked.body, api.SessionNotCreated):
             raise failure(forked.status, forked.body.message, logs=forked.body.logs)
-        return SessionName(forked.body.session_id)
+        return ForkedSession(forked.body.session_id)
 
     async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
         request = api.RewindSession(seq=seq, restore_files=restore_files)
@@ -76,13 +78,15 @@ class InProcessClient:
 
     async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
         while True:
-            body = await self._hub.sessions.messages(self._caller, session_id, limit=_PAGE, after_seq=after)
-            found = msgspec.json.decode(body, type=_Messages)
-            for entry in decode_entries([bytes(raw) for raw in found.messages]):
+            body = await self._hub.sessions.messages(
+                self._caller, session_id, limit=_PAGE_SIZE, after_seq=after
+            )
+            result = msgspec.json.decode(body, type=_MessagesPage)
+            for entry in decode_entries([bytes(raw) for raw in result.messages]):
                 yield entry
-            if not found.page.has_more or found.page.next_after_seq is None:
+            if not result.page.has_more or result.page.next_after_seq is None:
                 return
-            after = found.page.next_after_seq
+            after = result.page.next_after_seq
 
     async def log(self, session_id: str) -> AsyncIterator[Entry]:
         async with aclosing(self._hub.exports.pages(self._caller, session_id)) as pages:
@@ -104,9 +108,11 @@ class InProcessClient:
     async def answer(
         self, session_id: str, approval_id: str, decision: api.Approve | api.Deny | bool
     ) -> api.ApprovalAnswered:
-        return await self._hub.approvals.answer(self._caller, session_id, approval_id, self._said(decision))
+        return await self._hub.approvals.answer(
+            self._caller, session_id, approval_id, self._to_answer(decision)
+        )
 
-    def _said(self, decision: api.Approve | api.Deny | bool) -> Answer:
+    def _to_answer(self, decision: api.Approve | api.Deny | bool) -> Answer:
         by = self._caller.name
         match decision:
             case bool():
@@ -145,16 +151,19 @@ class InProcessClient:
 
     @asynccontextmanager
     async def follow(self, session_id: str) -> AsyncGenerator[AsyncIterator[LiveEvent]]:
-        inbox = _Inbox(session_id)
-        stop = self._hub.feed.listen(inbox.put)
+        events = _SessionEvents(session_id)
+        unsubscribe = self._hub.feed.listen(events.put)
         try:
-            yield inbox
+            yield events
         finally:
-            stop()
+            unsubscribe()
 
 
-class _Inbox:
-    """What the feed said of one session and nobody read yet. Bounded: past it the log has to be read again."""
+class _SessionEvents:
+    """The feed's events of one session, queued until they are read.
+
+    The queue is bounded. When it overflows it is emptied and the reader gets a `Gap`, after which it must read the log.
+    """
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -164,7 +173,7 @@ class _Inbox:
         for event in events:
             if event.subject != self._session_id:
                 continue
-            if self._queue.qsize() < _MANY:
+            if self._queue.qsize() < _MAX_QUEUED_EVENTS:
                 self._queue.put_nowait(event)
             elif event.cursor is not None:
                 self._queue = asyncio.Queue()

@@ -97,7 +97,7 @@ class AcpAgent:
     async def _part(self) -> None:
         """Away from this hub; the next request looks for one anew."""
         await self.leave()
-        await self._house.reopen()
+        await self._house.disconnect()
 
     # -- sessions
 
@@ -324,7 +324,7 @@ class AcpAgent:
     # -- small things
 
     async def _hub(self) -> HubClient:
-        return await self._house.opened()
+        return await self._house.client()
 
     async def _attached(self, params: dict[str, Any]) -> Attached:
         attached = self._sessions.get(_session_id(params))

@@ -54,7 +54,7 @@ class Doorman:
 
     def _prepare(self) -> None:
         if not self.peer.closed:
-            self._house.begin_once()
+            self._house.connect()
             self._called()
 
     def _called(self) -> AcpAgent:

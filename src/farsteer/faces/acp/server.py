@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from farsteer.core.lines import Line
 from farsteer.faces.acp.doorman import Doorman
 from farsteer.faces.acp.greeting import Options
-from farsteer.faces.hub_connection import HubConnection, Open
+from farsteer.faces.hub_connection import HubConnection, OpenHub
 from farsteer.jsonrpc.peer import Transport
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
@@ -32,9 +32,9 @@ class Pipes:
         await self._writer.flush(_FLUSH_SECONDS)
 
 
-async def converse(lines: Transport, options: Options, hub: Open) -> None:
+async def converse(lines: Transport, options: Options, hub: OpenHub) -> None:
     """Until the client has gone. What runs goes on, where there is a hub that outlives us."""
-    house = HubConnection(hub, later=True)
+    house = HubConnection(hub)
     doorman = Doorman(lines, options, house)
     try:
         await doorman.peer.run()

@@ -53,11 +53,11 @@ class Lobby:
 
     @property
     def hub(self) -> HubClient:
-        return self._house.hub
+        return self._house.current
 
     async def machine(self) -> MachineView:
         if self._machine is None:
-            machines = await (await self._house.opened()).machines()
+            machines = await (await self._house.client()).machines()
             self._machine = choose_machine(machines, self._options.machine)
         return self._machine
 
@@ -114,7 +114,7 @@ class Lobby:
 
     async def find(self, name: str) -> str:
         """The id of the session that the client calls so. Raises NotFound."""
-        hub = await self._house.opened()
+        hub = await self._house.client()
         if name in self._names:
             return self._names[name]
         if is_uuid(name):

@@ -13,7 +13,7 @@ from farsteer.faces.droid import wire
 from farsteer.faces.droid.conversation import Out
 from farsteer.faces.droid.lobby import Lobby, Options
 from farsteer.faces.droid.methods import METHODS, Methods, NoSession
-from farsteer.faces.hub_connection import HubConnection, Open
+from farsteer.faces.hub_connection import HubConnection, OpenHub
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 _log = logging.getLogger(__name__)
@@ -24,13 +24,14 @@ LEAVE_SECONDS = 5.0
 
 
 class Server:
-    def __init__(self, options: Options, reader: StdinReader, writer: StdoutWriter, hub: Open) -> None:
+    def __init__(self, options: Options, reader: StdinReader, writer: StdoutWriter, hub: OpenHub) -> None:
         self._options = options
         self._reader = reader
         self._writer = writer
         self._out = Out(writer, options.dialect)
         self._leave = asyncio.Event()
         self._house = HubConnection(hub)
+        self._house.connect()
         self._methods = Methods(options, self._out, Lobby(options, self._house), self._leave)
 
     def leave(self) -> None:
