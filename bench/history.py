@@ -21,7 +21,7 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
 from farsteer.hub import Hub
 from farsteer.hub.feed import Feed
-from farsteer.hub.store.sqlite import SqliteStore
+from farsteer.hub.store.sqlite.store import SqliteStore
 from farsteer.link.messages import EncodedEntry
 from farsteer.storage.home import prepare_home
 
@@ -68,14 +68,16 @@ async def fill(home: Path, messages: int) -> tuple[str, float]:
         spec = SessionSpec(id=str(uuid4()), machine_id=str(uuid4()), directory="/", agent="demo")
         state = SessionState(id=spec.id, agent="demo", directory="/", status=SessionStatus.IDLE)
         await store.begin_session(DEFAULT_NAMESPACE, spec)
-        await store.finish_session(spec.id, state, item=None, remember=None)
+        await store.finish_session(spec.id, state)
         begin = time.perf_counter()
         for first in range(1, messages + 1, BATCH):
             last = min(first + BATCH, messages + 1) - 1
             items = [_item(seq) for seq in range(first, last + 1)]
             after = msgspec.structs.replace(state, seq=last)
-            added = await store.append(DEFAULT_NAMESPACE, spec.machine_id, spec.id, items, after)
-            assert (await added).held == last
+            added = await store.append_entries(
+                DEFAULT_NAMESPACE, spec.machine_id, spec.id, items, after, link_id=1
+            )
+            assert (await added).last_seq == last
         return spec.id, messages / (time.perf_counter() - begin)
     finally:
         await store.close()

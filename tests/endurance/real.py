@@ -40,8 +40,8 @@ class RealWorld(World):
     def patches(self) -> list[Any]:
         return [
             mock.patch("farsteer.runner.journal.Writer", MortalWriter),
-            mock.patch("farsteer.hub.store.sqlite.Writer", MortalWriter),
-            mock.patch("farsteer.hub.store.sqlite.Readers", MortalReaders),
+            mock.patch("farsteer.hub.store.sqlite.store.Writer", MortalWriter),
+            mock.patch("farsteer.hub.store.sqlite.store.Readers", MortalReaders),
         ]
 
     def agents(self) -> list[int]:

@@ -70,8 +70,8 @@ class World:
     def patches(self) -> list[Any]:
         return [
             mock.patch("farsteer.runner.journal.Writer", InlineWriter),
-            mock.patch("farsteer.hub.store.sqlite.Writer", InlineWriter),
-            mock.patch("farsteer.hub.store.sqlite.Readers", InlineReaders),
+            mock.patch("farsteer.hub.store.sqlite.store.Writer", InlineWriter),
+            mock.patch("farsteer.hub.store.sqlite.store.Readers", InlineReaders),
             mock.patch.object(registry, "adapter", return_value=self.adapter),
             mock.patch.object(registry, "names", return_value=(RandomAdapter.name,)),
             mock.patch("random.uniform", lambda low, high: high),
@@ -203,7 +203,7 @@ class World:
 
     def command(self, command: commands.Command) -> None:
         async def call(hub: Hub) -> None:
-            row = await hub.store.session("default", self.session)
+            row = await hub.store.get_session("default", self.session)
             await hub.machines.call("default", row.machine_id, self.session, command)
 
         self.ask(call)

@@ -18,9 +18,9 @@ from typing import Any
 
 HUB_STEPS = (
     "farsteer.hub.services.sessions:Sessions.send",
-    "farsteer.hub.store.sqlite:SqliteStore.accept",
-    "farsteer.hub.store.sqlite:SqliteStore.offer",
-    "farsteer.hub.store.sqlite:SqliteStore.append",
+    "farsteer.hub.store.sqlite.store:SqliteStore.accept_item",
+    "farsteer.hub.store.sqlite.store:SqliteStore.claim_items",
+    "farsteer.hub.store.sqlite.store:SqliteStore.append_entries",
     "farsteer.hub.services.machines:Machines.call",
     "farsteer.hub.link.connection:RunnerLink._send",
     "farsteer.hub.link.connection:RunnerLink._settle",

@@ -28,24 +28,24 @@ home, token, machine_id, session_id = Path(sys.argv[1]), *sys.argv[2:]
 async def main():
     hub = await Hub.open(home, token)
     store = hub.store
-    await store.connect_machine("default", machine(machine_id), {})
+    await store.connect_machine("default", machine(machine_id), {}, link_id=1)
     await store.begin_session("default", SessionSpec(id=session_id, machine_id=machine_id, directory="/w"))
     log = Log(session_id)
-    await store.finish_session(session_id, log.state, item=None, remember=None)
+    await store.finish_session(session_id, log.state)
 
     async def events():
         waiting = []
         while True:
             items = [log.add(AgentMessage(message_id="m", text="x" * 300)) for _ in range(7)]
             items.append(log.add(TurnStart(turn_id=str(log.state.seq))))
-            waiting.append(await store.append("default", machine_id, session_id, items, log.state))
+            waiting.append(await store.append_entries("default", machine_id, session_id, items, log.state, link_id=1))
             if len(waiting) > 8:
-                print("ack", (await waiting.pop(0)).held, flush=True)
+                print("ack", (await waiting.pop(0)).last_seq, flush=True)
 
     async def messages():
         for number in range(90):
             item = QueueItem(id=f"item-{number}", text="x", created_at=1, local_id=str(number))
-            await store.accept("default", session_id, item)
+            await store.accept_item("default", session_id, item)
             print("item", number, flush=True)
             await asyncio.sleep(0.001)
 
@@ -91,6 +91,6 @@ async def test_everything_acknowledged_survives_kill_9(home: Path) -> None:
     assert seqs == list(range(1, view.seq + 1))
     assert len(view.queue) > said[b"item"]
     assert [item.local_id for item in view.queue] == [str(number) for number in range(len(view.queue))]
-    told = await hub.store.feed_after("default", 0, types=["message-received"], limit=100_000)
+    told = await hub.store.read_feed("default", 0, types=["message-received"], limit=100_000)
     assert len(told.events) == view.seq
     await hub.close()

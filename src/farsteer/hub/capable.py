@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from farsteer.core.capabilities import Capabilities
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.store.base import Store
-from farsteer.hub.view import SessionRow
 
 
 async def capabilities(store: Store, row: SessionRow) -> Capabilities:
     """An agent that the machine no longer names can do nothing."""
-    machine = await store.machine(row.namespace, row.machine_id)
+    machine = await store.get_machine(row.namespace, row.machine_id)
     for agent in machine.agents:
         if agent.name == row.state.agent:
             return agent.capabilities

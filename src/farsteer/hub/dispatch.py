@@ -47,7 +47,7 @@ class Dispatch:
 
     async def connected(self, namespace: str, machine_id: str) -> None:
         """A machine is back: everything it has not confirmed is handed over."""
-        for session_id in await self._store.sessions_to_serve(namespace, machine_id):
+        for session_id in await self._store.list_sessions_with_accepted_items(namespace, machine_id):
             self.kick(namespace, machine_id, session_id)
 
     async def _pump(self, namespace: str, machine_id: str, session_id: str) -> None:
@@ -64,12 +64,12 @@ class Dispatch:
         link = self._machines.link_number(namespace, machine_id)
         if link is None:
             return
-        for item in await self._store.offer(session_id, link):
+        for item in await self._store.claim_items(session_id, link):
             try:
                 await self._machines.call(namespace, machine_id, session_id, Send(item=item))
             except FarsteerError as error:
                 if error.code not in _LATER:
-                    await self._store.fail(session_id, item.id, error.message)
+                    await self._store.fail_item(session_id, item.id, error.message)
                     continue
                 _log.info("session %s: a message waits: %s", session_id, error.message)
                 # After a timeout the runner still has the call; without a link there is nobody to give the rest to.

@@ -99,12 +99,25 @@ class Feed:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._start = 0
+        self._heads: dict[str, int] = {}
+
+    def start_at(self, cursor: int) -> None:
+        """Set the cursor that every namespace stands at. Called by the store when it is opened."""
+        self._start = cursor
+
+    def head(self, namespace: str) -> int:
+        """Return the last cursor published in a namespace: a listener gets everything after it."""
+        return self._heads.get(namespace, self._start)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def publish(self, events: list[SyncEvent]) -> None:
+        for event in events:
+            if event.cursor is not None:
+                self._heads[event.namespace] = event.cursor
         for listener in tuple(self._listeners):
             try:
                 listener(events)

@@ -21,7 +21,7 @@ from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
 from farsteer.hub.services.usage import UsageDesk
 from farsteer.hub.store.base import Store
-from farsteer.hub.store.sqlite import SqliteStore
+from farsteer.hub.store.sqlite.store import SqliteStore
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import IDLE_TIMEOUT_SECONDS
 from farsteer.storage.home import HomeLock, prepare_home

@@ -27,7 +27,7 @@ class FakeStore:
         self.after_read: Callable[[], object] = lambda: None
         self.lowest = 0
 
-    async def feed_after(
+    async def read_feed(
         self,
         namespace: str,
         cursor: int,
@@ -54,7 +54,7 @@ class FakeStore:
         events = found[:limit]
         return FeedPage(events, (events[-1].cursor or 0) if more else max(cursor, highest), more)
 
-    async def feed_bounds(self) -> FeedBounds:
+    async def feed_bounds(self, namespace: str) -> FeedBounds:
         await asyncio.sleep(0)
         return FeedBounds(self.lowest, (self.rows[-1].cursor or 0) if self.rows else 0)
 

@@ -24,7 +24,7 @@ def started(fake: FakeHub, *listeners: Listener) -> Fanout:
 async def test_what_is_published_in_one_tick_is_one_write_and_shared() -> None:
     fake = FakeHub()
     first, second = Listener(), Listener()
-    fanout = started(fake, first, second)
+    started(fake, first, second)
     fake.publish(1)
     fake.publish(2, 3)
     fake.transient("x")
@@ -36,7 +36,7 @@ async def test_what_is_published_in_one_tick_is_one_write_and_shared() -> None:
     fake.publish(4)
     await tick()
     assert len(first.batches) == 2
-    assert fanout.head == 4
+    assert fake.hub.feed.head("default") == 4
 
 
 async def test_filters_and_namespaces_choose() -> None:

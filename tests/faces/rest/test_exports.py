@@ -65,7 +65,7 @@ async def test_a_client_that_goes_away_stops_its_export(
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE", 1)
     hub = hub_only.hub
-    read, export = hub.store.page, hub.exports.export
+    read, export = hub.store.read_page, hub.exports.export
     pages: list[int] = []
     running: list[AsyncGenerator[bytes]] = []
 
@@ -78,7 +78,7 @@ async def test_a_client_that_goes_away_stops_its_export(
         running.append(begun.chunks)
         return begun
 
-    monkeypatch.setattr(hub.store, "page", counted)
+    monkeypatch.setattr(hub.store, "read_page", counted)
     monkeypatch.setattr(hub.exports, "export", watched)
     async with ScriptedRunner(hub) as runner:
         session_id = await long_session(hub, runner)

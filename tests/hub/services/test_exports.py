@@ -43,7 +43,7 @@ async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE", 3)
     await runner.say(session_id, *says(10))
-    await hub.store.clear(ME.namespace, session_id, 8)
+    await hub.store.clear_messages(ME.namespace, session_id, 8)
     head, *entries = await lines(hub, session_id)
     assert (head["format"], head["version"]) == ("farsteer-session", 1)
     assert head["session"]["id"] == session_id
@@ -88,13 +88,13 @@ async def test_while_one_page_is_used_the_next_is_read_and_no_further(
     monkeypatch.setattr(exports, "_PAGE", 3)
     await runner.say(session_id, *says(12))
     asked: list[int] = []
-    page = hub.store.page
+    page = hub.store.read_page
 
     async def counting(*place: Any, after: int, **limits: Any) -> Any:
         asked.append(after)
         return await page(*place, after=after, **limits)
 
-    monkeypatch.setattr(hub.store, "page", counting)
+    monkeypatch.setattr(hub.store, "read_page", counting)
     pages = hub.exports.pages(ME, session_id)
     first = await anext(pages)
     await eventually(lambda: asked == [0, 3])
@@ -154,7 +154,7 @@ async def test_no_attachments_data_leaves_the_hub(hub: Hub, runner: ScriptedRunn
     runner.confirms_messages = False
     files = (Attachment(name="a.txt", data="c2VjcmV0", size=6),)
     item = QueueItem(id="3f0ad5c4-9f5b-4a52-93c5-6d70a8bd19b1", text="see", created_at=1, attachments=files)
-    await hub.store.accept(ME.namespace, session_id, item)
+    await hub.store.accept_item(ME.namespace, session_id, item)
     export = await hub.exports.export(ME, session_id, "jsonl")
     text = await whole(export.chunks)
     assert "a.txt" in text

@@ -429,7 +429,7 @@ async def test_a_hub_that_was_killed_tells_that_its_machines_are_away(home: Path
     hub = await Hub.open(home, OWNER_TOKEN)
     async with ScriptedRunner(hub) as runner:
         session_id = await create(hub, runner)
-        cursor = (await hub.store.feed_bounds()).highest
+        cursor = (await hub.store.feed_bounds(ME.namespace)).highest
         # as after kill -9: the links' ends were never written
         copy = home.with_name("copy")
         copy.mkdir()
@@ -437,7 +437,7 @@ async def test_a_hub_that_was_killed_tells_that_its_machines_are_away(home: Path
             (copy / name).write_bytes((home / name).read_bytes())
     await hub.close()
     again = await Hub.open(copy, OWNER_TOKEN)
-    page = await again.store.feed_after("default", cursor)
+    page = await again.store.read_feed("default", cursor)
     assert [(event.type, event.subject) for event in page.events] == [
         ("machine-updated", runner.info.id), ("session-updated", session_id),
     ]  # fmt: skip

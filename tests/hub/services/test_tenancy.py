@@ -111,9 +111,9 @@ async def test_lists_and_events_show_nothing_of_others(
     assert (await hub.machines.agents(stranger)).agents == []
     hub.presence.join(caller(), "tab")
     assert hub.presence.online(stranger).users == []
-    page = await hub.store.feed_after("stranger", 0)
+    page = await hub.store.read_feed("stranger", 0)
     assert page.events == []
-    assert (await hub.store.feed_after("stranger", 0, session_id=busy[0])).events == []
+    assert (await hub.store.read_feed("stranger", 0, session_id=busy[0])).events == []
 
 
 async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner: ScriptedRunner) -> None:

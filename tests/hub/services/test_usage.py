@@ -17,7 +17,7 @@ from farsteer.core.wire import encode
 from farsteer.hub import Hub
 from farsteer.hub.services import usage as usage_module
 from farsteer.hub.services.usage import UsageDesk
-from farsteer.hub.store import log as log_table
+from farsteer.hub.store.sqlite import log as log_table
 from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller
@@ -107,7 +107,7 @@ async def test_totals_survive_rewinds_cleared_histories_and_restarts(home: Path)
         before = await hub.usage.report(ME, group_by="session")
         files = ev.FilesRestored(status=ev.FileRestore.SKIPPED)
         await runner.say(session_id, ev.Rewound(first_seq=1, files=files))
-        await hub.store.clear(ME.namespace, session_id, 0)
+        await hub.store.clear_messages(ME.namespace, session_id, 0)
         assert await hub.usage.report(ME, group_by="session") == before
     await hub.close()
     hub = await Hub.open(home, OWNER_TOKEN)

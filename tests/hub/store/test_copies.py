@@ -16,9 +16,9 @@ from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState
 from farsteer.core.session import Fork, SessionSpec
 from farsteer.hub.feed import Feed
-from farsteer.hub.store import copies
-from farsteer.hub.store.base import Copied
-from farsteer.hub.store.sqlite import SqliteStore
+from farsteer.hub.store.base import AppendStatus, CopyProgress, SeqRange
+from farsteer.hub.store.sqlite import copies
+from farsteer.hub.store.sqlite.store import SqliteStore
 from tests.hub.scripted import Log
 from tests.hub.store.test_log import NS, Bench, says
 from tests.hub.store.test_visible import path_of, rewound, turn
@@ -31,28 +31,28 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await bench.store.close()
 
 
-async def begin(bench: Bench, source: Log, upto: int | None = None) -> tuple[Log, Copied]:
+async def begin(bench: Bench, source: Log, upto: int | None = None) -> tuple[Log, CopyProgress]:
     """A fork in creation, with its copy."""
     spec = SessionSpec(id=new_id(), machine_id=bench.machine.id, directory="/work")
     await bench.store.begin_session(NS, spec)
-    stretches = await bench.store.visible(NS, source.state.id, upto)
-    copied = Copied()
-    while not copied.whole:
-        copied = await bench.store.copy(NS, source.state.id, spec.id, stretches, copied)
+    stretches = await bench.store.visible_ranges(NS, source.state.id, upto)
+    copied = CopyProgress()
+    while not copied.done:
+        copied = await bench.store.copy_entries(NS, source.state.id, spec.id, stretches, copied)
     fork = Fork(session_id=source.state.id, seq=upto or source.state.seq, native_id="n", copied=copied.count)
-    await bench.store.seal_copy(replace(spec, fork=fork), copied)
+    await bench.store.finish_copy(replace(spec, fork=fork), copied)
     return Log(spec.id, seq=copied.count), copied
 
 
-async def fork(bench: Bench, source: Log, upto: int | None = None) -> tuple[Log, Copied]:
+async def fork(bench: Bench, source: Log, upto: int | None = None) -> tuple[Log, CopyProgress]:
     log, copied = await begin(bench, source, upto)
     await bench.append(log, [log.add(ev.LaunchStart(generation=1, resumed=False))], state=True)
-    await bench.store.finish_session(log.state.id, log.state, item=None, remember=None)
+    await bench.store.finish_session(log.state.id, log.state)
     return log, copied
 
 
 async def entries(bench: Bench, log: Log) -> list[Any]:
-    page = await bench.store.page(NS, log.state.id, limit=200, before=None, after=None)
+    page = await bench.store.read_page(NS, log.state.id, limit=200, before=None, after=None)
     return [json.loads(body) for body in page.bodies]
 
 
@@ -86,7 +86,7 @@ async def test_the_conversation_is_taken_over_and_how_it_came_about_is_not(bench
         "id": None,
         "seq": None,
     }
-    row = await bench.store.session(NS, log.state.id)
+    row = await bench.store.get_session(NS, log.state.id)
     assert (row.seq, row.last_message) == (7, "to one")
     assert await bench.seqs(log, 2, before=7) == [5, 6]
     assert await bench.seqs(log, 3, after=5) == [6, 7]
@@ -98,7 +98,7 @@ async def test_a_copy_is_no_news(bench: Bench) -> None:
     log, _ = await fork(bench, source)
     told = [event.type for event in bench.told if event.subject == log.state.id]
     assert told == ["session-added", "message-received"]
-    page = await bench.store.feed_after(NS, 0, session_id=log.state.id)
+    page = await bench.store.read_feed(NS, 0, session_id=log.state.id)
     assert [event.type for event in page.events] == told
 
 
@@ -129,7 +129,7 @@ async def test_a_turn_that_is_cut_in_two_has_an_end(bench: Bench) -> None:
 async def test_what_was_cleared_is_not_taken_over(bench: Bench) -> None:
     source = await bench.session()
     await bench.append(source, [*turn(source, "one"), *turn(source, "two")])
-    await bench.store.clear(NS, source.state.id, keep=3)
+    await bench.store.clear_messages(NS, source.state.id, keep=3)
     log, _ = await fork(bench, source)
     kinds = [entry["content"]["kind"] for entry in await entries(bench, log)]
     assert kinds == ["agent_thought", "agent_message", "launch_start"]
@@ -144,12 +144,12 @@ async def test_a_long_copy_is_made_in_bounded_steps_while_its_source_goes_on(
         await bench.append(source, turn(source, text))
     spec = SessionSpec(id=new_id(), machine_id=bench.machine.id, directory="/work")
     await bench.store.begin_session(NS, spec)
-    stretches = await bench.store.visible(NS, source.state.id, None)
-    copied = Copied()
+    stretches = await bench.store.visible_ranges(NS, source.state.id, None)
+    copied = CopyProgress()
     steps = 0
-    while not copied.whole:
+    while not copied.done:
         before = copied.count
-        copied = await bench.store.copy(NS, source.state.id, spec.id, stretches, copied)
+        copied = await bench.store.copy_entries(NS, source.state.id, spec.id, stretches, copied)
         assert copied.count - before <= 8
         await bench.append(
             source, [source.add(rewound(6)) if steps == 1 else source.add(ev.Notice(text="on"))]
@@ -163,10 +163,10 @@ async def test_a_source_that_is_deleted_meanwhile_is_not_found(bench: Bench) -> 
     await bench.append(source, turn(source, "one"))
     spec = SessionSpec(id=new_id(), machine_id=bench.machine.id, directory="/work")
     await bench.store.begin_session(NS, spec)
-    stretches = await bench.store.visible(NS, source.state.id, None)
+    stretches = await bench.store.visible_ranges(NS, source.state.id, None)
     await bench.store.delete_session(NS, source.state.id)
     with pytest.raises(NotFound):
-        await bench.store.copy(NS, source.state.id, spec.id, stretches, Copied())
+        await bench.store.copy_entries(NS, source.state.id, spec.id, stretches, CopyProgress())
 
 
 async def test_a_fork_outlives_its_source_and_leaves_nothing_when_it_is_deleted(bench: Bench) -> None:
@@ -189,9 +189,10 @@ async def test_a_fork_that_failed_leaves_nothing(bench: Bench) -> None:
     await bench.store.discard_session(log.state.id)
     await asyncio.gather(*bench.store._purges)
     assert rows(bench) == 0
-    assert not (await bench.append(log, [log.add(ev.Notice(text="late"))])).known
+    late = await bench.append(log, [log.add(ev.Notice(text="late"))])
+    assert late.status is not AppendStatus.STORED
     with pytest.raises(NotFound):
-        await bench.store.copy(NS, source.state.id, log.state.id, [(1, 5)], Copied())
+        await bench.store.copy_entries(NS, source.state.id, log.state.id, [SeqRange(1, 5)], CopyProgress())
 
 
 async def test_a_crash_in_the_middle_of_a_fork_leaves_nothing(tmp_path: Path) -> None:
@@ -201,12 +202,12 @@ async def test_a_crash_in_the_middle_of_a_fork_leaves_nothing(tmp_path: Path) ->
     log, _ = await begin(bench, source)
     assert [event for event in bench.told if event.subject == log.state.id] == []
     with pytest.raises(NotFound):
-        await bench.store.session(NS, log.state.id)
+        await bench.store.get_session(NS, log.state.id)
     await bench.store.close()
     again = await SqliteStore.open(tmp_path / "hub.db", Feed())
     await asyncio.gather(*again._purges)
     assert rows(bench) == 0
     with pytest.raises(NotFound):
-        await again.session(NS, log.state.id)
-    assert (await again.page(NS, source.state.id, limit=9, before=None, after=None)).last == 5
+        await again.get_session(NS, log.state.id)
+    assert (await again.read_page(NS, source.state.id, limit=9, before=None, after=None)).last_seq == 5
     await again.close()

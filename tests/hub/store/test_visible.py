@@ -16,8 +16,8 @@ from farsteer.core import events as ev
 from farsteer.core.errors import NotFound
 from farsteer.core.events import FileRestore, FilesRestored
 from farsteer.core.queue import REWIND_REASON, ItemState
-from farsteer.hub.store import log as log_table
-from farsteer.hub.store import visible
+from farsteer.hub.store.sqlite import log as log_table
+from farsteer.hub.store.sqlite import visible
 from farsteer.link.messages import EncodedEntry
 from tests.hub.scripted import Log
 from tests.hub.store.test_log import NS, Bench, says
@@ -55,10 +55,10 @@ class TestPages:
         assert await bench.seqs(log, 2, before=8) == [4, 5]
         assert await bench.seqs(log, 2, after=4) == [5, 11]
         assert await bench.seqs(log, 2, after=7) == [11]
-        page = await bench.store.page(NS, log.state.id, limit=1, before=None, after=None)
-        assert (page.first, page.older, page.newer) == (11, True, False)
-        page = await bench.store.page(NS, log.state.id, limit=5, before=11, after=None)
-        assert (page.first, page.last, page.older, page.newer) == (1, 5, False, True)
+        page = await bench.store.read_page(NS, log.state.id, limit=1, before=None, after=None)
+        assert (page.first_seq, page.has_older, page.has_newer) == (11, True, False)
+        page = await bench.store.read_page(NS, log.state.id, limit=5, before=11, after=None)
+        assert (page.first_seq, page.last_seq, page.has_older, page.has_newer) == (1, 5, False, True)
 
     async def test_a_later_rewind_swallows_those_inside_it(self, bench: Bench) -> None:
         log = await bench.session()
@@ -72,7 +72,7 @@ class TestPages:
     async def test_the_feed_tells_all_of_it_and_the_rows_have_no_gap(self, bench: Bench) -> None:
         log = await bench.session()
         await bench.append(log, [*turn(log, "one"), log.add(rewound(1))])
-        page = await bench.store.feed_after(NS, 0, session_id=log.state.id, types=["message-received"])
+        page = await bench.store.read_feed(NS, 0, session_id=log.state.id, types=["message-received"])
         entries = [json.loads(event.data)["message"] for event in page.events]
         assert [entry["seq"] for entry in entries] == [1, 2, 3, 4, 5, 6]
         assert entries[-1]["content"]["kind"] == "rewound"
@@ -80,27 +80,27 @@ class TestPages:
     async def test_clearing_counts_what_is_visible(self, bench: Bench) -> None:
         log = await bench.session()
         await bench.append(log, [*turn(log, "one"), *turn(log, "two"), log.add(rewound(6))])
-        cleared = await bench.store.clear(NS, log.state.id, keep=3)
+        cleared = await bench.store.clear_messages(NS, log.state.id, keep=3)
         assert (cleared.cleared, cleared.remaining) == (3, 3)
         assert await bench.seqs(log) == [4, 5, 11]
-        assert not (await bench.store.page(NS, log.state.id, limit=3, before=None, after=None)).older
-        again = await bench.store.clear(NS, log.state.id, keep=1)
+        assert not (await bench.store.read_page(NS, log.state.id, limit=3, before=None, after=None)).has_older
+        again = await bench.store.clear_messages(NS, log.state.id, keep=1)
         assert (again.cleared, again.remaining) == (2, 1)
         assert await bench.seqs(log) == [11]
-        none = await bench.store.clear(NS, log.state.id, keep=5)
+        none = await bench.store.clear_messages(NS, log.state.id, keep=5)
         assert (none.cleared, none.remaining) == (0, 1)
 
     async def test_the_list_shows_the_last_message_that_is_left(self, bench: Bench) -> None:
         log = await bench.session()
         await bench.append(log, [*turn(log, "one"), *turn(log, "two")], state=True)
-        assert (await bench.store.session(NS, log.state.id)).last_message == "to two"
+        assert (await bench.store.get_session(NS, log.state.id)).last_message == "to two"
         await bench.append(log, [log.add(rewound(6))], state=True)
-        assert (await bench.store.session(NS, log.state.id)).last_message == "to one"
+        assert (await bench.store.get_session(NS, log.state.id)).last_message == "to one"
         assert json.loads(bench.told[-1].data)["data"]["lastMessage"] == "to one"
         await bench.append(log, [log.add(ev.TitleUpdate(title="x"))], state=True)
-        assert (await bench.store.session(NS, log.state.id)).last_message == "to one"
+        assert (await bench.store.get_session(NS, log.state.id)).last_message == "to one"
         await bench.append(log, [log.add(rewound(1))], state=True)
-        assert (await bench.store.session(NS, log.state.id)).last_message is None
+        assert (await bench.store.get_session(NS, log.state.id)).last_message is None
 
     async def test_a_hundred_thousand_hidden_entries_cost_a_page_nothing(self, bench: Bench) -> None:
         log = await bench.session()
@@ -136,11 +136,11 @@ class TestPlaces:
         await bench.append(log, turn(log, "one", thought="a1", anchor="a2"))
         await bench.append(log, turn(log, "two", thought="b1", anchor="b2"))
         await bench.append(log, turn(log, "three"))
-        first = await bench.store.place(NS, log.state.id, 2)
-        assert (first.first_seq, first.cut_at, first.held) == (1, None, 15)
-        second = await bench.store.place(NS, log.state.id, 7)
+        first = await bench.store.find_rewind_point(NS, log.state.id, 2)
+        assert (first.first_seq, first.cut_at, first.last_seq) == (1, None, 15)
+        second = await bench.store.find_rewind_point(NS, log.state.id, 7)
         assert (second.first_seq, second.cut_at) == (6, "a2")
-        assert (await bench.store.place(NS, log.state.id, 12)).cut_at == "b2"
+        assert (await bench.store.find_rewind_point(NS, log.state.id, 12)).cut_at == "b2"
 
     async def test_a_message_that_was_steered_in_begins_no_turn(self, bench: Bench) -> None:
         log = await bench.session()
@@ -151,7 +151,7 @@ class TestPlaces:
             log.add(ev.UserMessage(item_id="two", text="two")),
         ]
         await bench.append(log, items)
-        place = await bench.store.place(NS, log.state.id, 4)
+        place = await bench.store.find_rewind_point(NS, log.state.id, 4)
         assert (place.first_seq, place.cut_at) == (4, "a")
 
     async def test_what_was_rewound_is_no_place_and_its_anchors_do_not_count(self, bench: Bench) -> None:
@@ -160,16 +160,16 @@ class TestPlaces:
         await bench.append(log, [*turn(log, "two", anchor="b"), log.add(rewound(6)), *turn(log, "three")])
         for seq in (6, 7, 10, 0, 17, 2**53):
             with pytest.raises(NotFound):
-                await bench.store.place(NS, log.state.id, seq)
-        assert (await bench.store.place(NS, log.state.id, 13)).cut_at == "a"
+                await bench.store.find_rewind_point(NS, log.state.id, seq)
+        assert (await bench.store.find_rewind_point(NS, log.state.id, 13)).cut_at == "a"
 
     async def test_what_was_cleared_is_no_place_but_the_agent_still_knows_it(self, bench: Bench) -> None:
         log = await bench.session()
         await bench.append(log, [*turn(log, "one", anchor="a"), *turn(log, "two", anchor="b")])
-        await bench.store.clear(NS, log.state.id, keep=5)
+        await bench.store.clear_messages(NS, log.state.id, keep=5)
         with pytest.raises(NotFound):
-            await bench.store.place(NS, log.state.id, 2)
-        assert (await bench.store.place(NS, log.state.id, 7)).cut_at == "a"
+            await bench.store.find_rewind_point(NS, log.state.id, 2)
+        assert (await bench.store.find_rewind_point(NS, log.state.id, 7)).cut_at == "a"
 
     async def test_what_a_rewind_cancelled_is_told_from_what_others_did(self, bench: Bench) -> None:
         log = await bench.session()
@@ -180,10 +180,10 @@ class TestPlaces:
             for item, why in cancelled
         ]
         await bench.append(log, [*updates, log.add(rewound(1))])
-        done = await bench.store.rewound(NS, log.state.id, 1, 5)
+        done = await bench.store.find_rewind_result(NS, log.state.id, 1, 5)
         assert (done.seq, done.cancelled) == (9, ["y", "z"])
         with pytest.raises(NotFound):
-            await bench.store.rewound(NS, log.state.id, 9, 9)
+            await bench.store.find_rewind_result(NS, log.state.id, 9, 9)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -209,7 +209,7 @@ def test_pages_in_both_directions_join_to_exactly_what_is_visible(
                 await bench.append(log, [log.add(rewound(place))])
                 seen = [seq for seq in seen if seq < place] + [log.state.seq]
         if clear is not None:
-            gone = await bench.store.clear(NS, log.state.id, clear)
+            gone = await bench.store.clear_messages(NS, log.state.id, clear)
             left = seen[len(seen) - min(clear, len(seen)) :]
             assert (gone.cleared, gone.remaining) == (len(seen) - len(left), len(left))
             seen = left
@@ -220,10 +220,10 @@ def test_pages_in_both_directions_join_to_exactly_what_is_visible(
                 where: dict[str, Any] = (
                     {"after": place, "before": None} if forward else {"before": place, "after": None}
                 )
-                page = await bench.store.page(NS, log.state.id, limit=limit, **where)
+                page = await bench.store.read_page(NS, log.state.id, limit=limit, **where)
                 part = [json.loads(body)["seq"] for body in page.bodies]
                 found = [*found, *part] if forward else [*part, *found]
-                place, more = (page.last, page.newer) if forward else (page.first, page.older)
+                place, more = (page.last_seq, page.has_newer) if forward else (page.first_seq, page.has_older)
                 assert part or not more
             assert found == seen
         await bench.store.close()

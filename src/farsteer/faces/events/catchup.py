@@ -21,7 +21,7 @@ async def catch_up(subscriber: Subscriber, store: Store) -> None:
     position = subscriber.cursor
     while True:
         tail = subscriber.tail = Tail(limits.tail)
-        page = await store.feed_after(
+        page = await store.read_feed(
             wanted.namespace, position, session_id=wanted.session_id, types=wanted.types, limit=limits.page
         )
         position = page.next

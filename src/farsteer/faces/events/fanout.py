@@ -26,8 +26,6 @@ class Fanout:
         self._pending: dict[str, list[SyncEvent]] = {}
         self._tick: asyncio.Handle | None = None
         self._stop: Callable[[], None] | None = None
-        self.head = 0
-        """The last cursor published. Every later event reaches whoever has joined."""
 
     def start(self) -> None:
         self._stop = self._feed.listen(self._publish)
@@ -61,8 +59,6 @@ class Fanout:
 
     def _publish(self, events: list[SyncEvent]) -> None:
         for event in events:
-            if event.cursor is not None and event.cursor > self.head:
-                self.head = event.cursor
             if event.namespace in self._rooms:
                 self._pending.setdefault(event.namespace, []).append(event)
         if self._pending and self._tick is None:

@@ -41,7 +41,7 @@ class Subscription:
 
     def go_live(self, resume: str) -> None:
         """From now on, whatever was before."""
-        self._subscriber.cursor = self._fanout.head
+        self._subscriber.cursor = self._hub.feed.head(self._subscriber.filter.namespace)
         self._join(resume)
 
     async def resume(self, since: str) -> None:
@@ -49,7 +49,7 @@ class Subscription:
         subscriber = self._subscriber
         store = self._hub.store
         try:
-            bounds = await store.feed_bounds()
+            bounds = await store.feed_bounds(subscriber.filter.namespace)
             position = parse_cursor(store.epoch, since)
             if position is None or not bounds.lowest <= position <= bounds.highest:
                 self.go_live("gap")

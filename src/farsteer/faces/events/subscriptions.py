@@ -22,11 +22,8 @@ class Subscriptions:
         self._stop: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        # Listen first: what is published while the store is asked is not missed.
         self._fanout.start()
         self._stop = self._hub.tokens.on_revoke(self._revoked)
-        bounds = await self._hub.store.feed_bounds()
-        self._fanout.head = max(self._fanout.head, bounds.highest)
 
     async def close(self) -> None:
         if self._stop is not None:

@@ -81,7 +81,7 @@ class Tokens:
         clock: Clock = now_ms,
     ) -> Tokens:
         tokens = cls(store, tasks, metrics, owner_token(home, given), signing_key(home), clock)
-        for row in await store.tokens():
+        for row in await store.list_tokens():
             tokens._keep(row)
         tokens._expire()
         return tokens
@@ -218,7 +218,7 @@ class Tokens:
         row = self._rows.get(token_id)
         if row is None or not _governs(caller, row.namespace):
             raise NotFound("no such token")
-        await self._store.remove_token(token_id)
+        await self._store.delete_token(token_id)
         self._drop(row)
         return Done()
 
@@ -246,7 +246,7 @@ class Tokens:
         if row.last_used_at is not None and now - row.last_used_at < _USED_MS:
             return
         self._keep(msgspec.structs.replace(row, last_used_at=now))
-        self._tasks.spawn(self._store.token_used(row.id, now), "use of a token")
+        self._tasks.spawn(self._store.record_token_use(row.id, now), "use of a token")
 
     def _is_over(self, row: TokenRow) -> bool:
         return row.expires_at is not None and row.expires_at <= self._clock()
@@ -257,7 +257,7 @@ class Tokens:
         for row in [row for row in self._rows.values() if self._is_over(row)]:
             _log.info("the token %r has expired", row.label)
             self._drop(row)
-            self._tasks.spawn(self._store.remove_token(row.id), "end of a token")
+            self._tasks.spawn(self._store.delete_token(row.id), "end of a token")
         ends = [row.expires_at for row in self._rows.values() if row.expires_at is not None]
         if ends:
             seconds = min((min(ends) - self._clock()) / 1000, _LONGEST_TIMER)

@@ -15,7 +15,7 @@ from farsteer.core.errors import ErrorCode, MachineOffline, Unavailable
 from farsteer.core.wire import encode
 from farsteer.hub.feed import Feed, sync_event
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.store.base import Appended, Connected, Store
+from farsteer.hub.store.base import AppendResult, AppendStatus, ConnectedMachine, Store
 from farsteer.link.messages import (
     Ack,
     Call,
@@ -46,7 +46,7 @@ class _Batch(Struct, frozen=True):
 
     session: str
     size: int
-    appended: asyncio.Future[Appended]
+    appended: asyncio.Future[AppendResult]
 
 
 class _Waiting(Struct):
@@ -71,7 +71,6 @@ class RunnerLink:
     ) -> None:
         self.number = secrets.randbits(62) + 1
         self.welcomed = False
-        self._closed = False
         self._transport = transport
         self._namespace = namespace
         self._machine_id = machine_id
@@ -93,11 +92,11 @@ class RunnerLink:
         self._uncommitted_bytes = 0
         self._room = asyncio.Event()
 
-    async def welcome(self, connected: Connected) -> None:
-        self._ours.update(connected.acked)
-        self._held.update(connected.acked)
+    async def welcome(self, connected: ConnectedMachine) -> None:
+        self._ours.update(connected.stored_seqs)
+        self._held.update(connected.stored_seqs)
         await self._send(
-            Welcome(acked=connected.acked, deleted=connected.unknown, foreign=connected.strangers)
+            Welcome(acked=connected.stored_seqs, deleted=connected.deleted, foreign=connected.unknown)
         )
         self.welcomed = True
 
@@ -119,7 +118,6 @@ class RunnerLink:
         """Idempotent."""
         _log.debug("machine %s: closing the link: %s", self._machine_id, reason)
         self.welcomed = False
-        self._closed = True
         for waiting in self._calls.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(MachineOffline())
@@ -183,11 +181,13 @@ class RunnerLink:
     async def _take_in(self, message: Events) -> None:
         """Hand a batch to the store and read on, unless too much is on its way already."""
         _check_text(message.entries)
-        if self._closed:
-            # The machine's next link has been told what we hold: nothing may come in behind its back.
-            raise LinkClosed("another link has taken its place")
-        appended = await self._store.append(
-            self._namespace, self._machine_id, message.session, message.entries, message.state
+        appended = await self._store.append_entries(
+            self._namespace,
+            self._machine_id,
+            message.session,
+            message.entries,
+            message.state,
+            link_id=self.number,
         )
         size = sum(len(item.body) for item in message.entries)
         self._uncommitted_bytes += size
@@ -243,18 +243,20 @@ class RunnerLink:
         session, appended = batch.session, await batch.appended
         self._uncommitted_bytes -= batch.size
         self._room.set()
-        if appended.gap:
-            raise LinkClosed(f"session {session}: events are missing after {appended.held}")
-        if appended.known:
+        if appended.status is AppendStatus.STALE_LINK:
+            raise LinkClosed("another link of the same machine took its place")
+        if appended.status is AppendStatus.GAP:
+            raise LinkClosed(f"session {session}: events are missing after {appended.last_seq}")
+        if appended.status is AppendStatus.STORED:
             self._ours.add(session)
             self._metrics.events_stored += appended.stored
-            acks[session] = self._held[session] = appended.held
+            acks[session] = self._held[session] = appended.last_seq
             self._answer_all(session)
             return
         self._ours.discard(session)
         self._held[session] = sys.maxsize
         self._answer_all(session)
-        if appended.gone and session not in self._ended:
+        if appended.status is AppendStatus.DELETED and session not in self._ended:
             self._ended.add(session)
             _log.info("machine %s: session %s is deleted; ending it", self._machine_id, session)
             await self._send(Call(id=next(self._ids), session=session, command=Delete()))

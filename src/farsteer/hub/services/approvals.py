@@ -12,9 +12,9 @@ from farsteer.core.approvals import Answer, Approval, check_answer
 from farsteer.core.commands import AnswerApproval
 from farsteer.core.errors import AlreadyAnswered, NotFound
 from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.machines import Machines
-from farsteer.hub.store.base import Resolved, Store
-from farsteer.hub.view import SessionRow
+from farsteer.hub.store.base import Resolution, Store
 
 _REMEMBERED = 4096
 
@@ -24,13 +24,13 @@ class Approvals:
         self._store = store
         self._machines = machines
         self._answering: dict[tuple[str, str], asyncio.Lock] = {}
-        self._answered: OrderedDict[tuple[str, str], Resolved] = OrderedDict()
+        self._answered: OrderedDict[tuple[str, str], Resolution] = OrderedDict()
         """Answers whose event may not have reached the store yet."""
 
     async def inbox(self, caller: Caller) -> ApprovalsResponse:
         """Everything in the namespace that waits for a person, oldest first."""
         caller.require(Scope.READ)
-        rows = await self._store.sessions_waiting(caller.namespace)
+        rows = await self._store.list_sessions_with_approvals(caller.namespace)
         views = [
             ApprovalView(
                 session_id=row.id,
@@ -48,7 +48,7 @@ class Approvals:
     ) -> ApprovalAnswered:
         """The first answer wins; later ones get AlreadyAnswered with details `outcome` and `by`."""
         caller.require(Scope.APPROVE)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         key = (session_id, approval_id)
         lock = self._answering.setdefault(key, asyncio.Lock())
         try:
@@ -65,13 +65,13 @@ class Approvals:
         whole = check_answer(approval, msgspec.structs.replace(answer, by=caller.name))
         command = AnswerApproval(approval_id=approval_id, answer=whole)
         await self._machines.call(caller.namespace, row.machine_id, row.id, command)
-        self._remember(row.id, approval_id, Resolved(whole.outcome, whole.by))
+        self._remember(row.id, approval_id, Resolution(whole.outcome, whole.by))
         return ApprovalAnswered(ok=True, outcome=whole.outcome, by=whole.by)
 
     async def _open(self, caller: Caller, row: SessionRow, approval_id: str) -> Approval:
         """An agent may ask again under the same id: an approval that is open has not been answered."""
         key = (row.id, approval_id)
-        resolved = await self._store.resolved(caller.namespace, row.id, approval_id)
+        resolved = await self._store.find_resolution(caller.namespace, row.id, approval_id)
         if resolved is not None:
             self._answered.pop(key, None)
         ended = self._answered.get(key)
@@ -86,7 +86,7 @@ class Approvals:
             f"already answered: {ended.outcome.value}", outcome=ended.outcome.value, by=ended.by
         )
 
-    def _remember(self, session_id: str, approval_id: str, resolved: Resolved) -> None:
+    def _remember(self, session_id: str, approval_id: str, resolved: Resolution) -> None:
         self._answered[session_id, approval_id] = resolved
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)

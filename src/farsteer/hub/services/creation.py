@@ -23,7 +23,7 @@ from farsteer.hub.auth.caller import Caller
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.services.machines import Machines
-from farsteer.hub.store.base import Recalled, Store
+from farsteer.hub.store.base import Store, StoredResponse
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import LogLine, Reply
 
@@ -108,7 +108,7 @@ class Creator:
         digest = hashlib.sha256(encode(request)).digest()
         running = self._running.get((caller.namespace, key))
         if running is None:
-            recalled = await self._store.recall(caller.namespace, key)
+            recalled = await self._store.find_response(caller.namespace, key)
             if recalled is not None:
                 _same(recalled.digest, digest)
                 return Creation(200, decode(recalled.response, SessionCreated))
@@ -150,7 +150,7 @@ class Creator:
         steps: _Steps,
     ) -> str:
         spec = await prepare()
-        machine = await self._store.machine(caller.namespace, spec.machine_id)
+        machine = await self._store.get_machine(caller.namespace, spec.machine_id)
         if not machine.active:
             raise MachineOffline
         steps.note(f"{machine.name or machine.host} is online")
@@ -170,8 +170,8 @@ class Creator:
                 steps.current = "prompt"
                 steps.note("the first message is queued")
             answer = encode(SessionCreated(session_id=spec.id, logs=steps.lines))
-            kept = None if remember is None else (remember[0], Recalled(remember[1], answer))
-            await self._store.finish_session(spec.id, reply.state, item=item, remember=kept)
+            response = None if remember is None else StoredResponse(*remember, answer)
+            await self._store.finish_session(spec.id, reply.state, first_message=item, response=response)
         except BaseException:
             refused = reply is not None and reply.error is not None
             undoing = self._undo(caller.namespace, spec, there=not refused)
@@ -183,7 +183,7 @@ class Creator:
 
     async def _undo(self, namespace: str, spec: SessionSpec, *, there: bool) -> None:
         """First the row, then the runner: one whose link is down will hear that the session is unknown."""
-        await self._store.discard_session(spec.id, there=there)
+        await self._store.discard_session(spec.id, keep_tombstone=there)
         if there:
             self._machines.forget(namespace, spec.machine_id, spec.id)
 

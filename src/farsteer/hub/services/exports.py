@@ -22,8 +22,8 @@ from farsteer.core.clock import now_ms
 from farsteer.core.events import Entry, TurnEndReason, decode_entry
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.rules.view import SessionRow, session_view
 from farsteer.hub.store.base import LogPage, Store
-from farsteer.hub.view import SessionRow, session_view
 
 ExportFormat = Literal["jsonl", "markdown"]
 
@@ -51,14 +51,14 @@ class Exports:
     async def export(self, caller: Caller, session_id: str, kind: ExportFormat) -> Export:
         """The session as it is now; what it says from now on is not in it."""
         caller.require(Scope.READ)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         chunks = self._jsonl(row) if kind == "jsonl" else self._markdown(row)
         return Export(_MEDIA[kind], _disposition(row, _SUFFIX[kind]), chunks)
 
     async def pages(self, caller: Caller, session_id: str) -> AsyncGenerator[list[bytes]]:
         """The encoded entries of the session as it is now, oldest first."""
         caller.require(Scope.READ)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         async with aclosing(self._pages(row)) as pages:
             async for bodies in pages:
                 yield bodies
@@ -91,13 +91,13 @@ class Exports:
         """While one page is used the next is read."""
 
         def read(after: int) -> asyncio.Task[LogPage]:
-            page = self._store.page(row.namespace, row.id, limit=_PAGE, before=row.seq + 1, after=after)
+            page = self._store.read_page(row.namespace, row.id, limit=_PAGE, before=row.seq + 1, after=after)
             return asyncio.get_running_loop().create_task(page)
 
         reading = read(0)
         try:
-            while (page := await reading).last is not None:
-                reading = read(page.last)
+            while (page := await reading).last_seq is not None:
+                reading = read(page.last_seq)
                 yield page.bodies
         finally:
             if not reading.cancel() and not reading.cancelled():

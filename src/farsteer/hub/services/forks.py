@@ -11,9 +11,9 @@ from farsteer.core.ids import new_id
 from farsteer.core.session import Fork, SessionSpec
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.creation import Creation, Creator
-from farsteer.hub.store.base import Copied, Store
-from farsteer.hub.view import SessionRow
+from farsteer.hub.store.base import CopyProgress, Store
 
 _MAX_TITLE = 200
 
@@ -31,7 +31,7 @@ class Forks:
         namespace = caller.namespace
 
         async def prepare() -> SessionSpec:
-            row = await self._store.session(namespace, session_id)
+            row = await self._store.get_session(namespace, session_id)
             if not (await capabilities(self._store, row)).fork:
                 raise NotCapable("this agent cannot fork a conversation")
             if row.state.native_id is None or not row.state.registered:
@@ -41,19 +41,19 @@ class Forks:
 
         async def fill(spec: SessionSpec) -> tuple[SessionSpec, str]:
             assert spec.fork is not None
-            stretches = await self._store.visible(namespace, session_id, spec.fork.seq)
-            copied = Copied()
-            while not copied.whole:
-                copied = await self._store.copy(namespace, session_id, spec.id, stretches, copied)
+            ranges = await self._store.visible_ranges(namespace, session_id, spec.fork.seq)
+            copied = CopyProgress()
+            while not copied.done:
+                copied = await self._store.copy_entries(namespace, session_id, spec.id, ranges, copied)
             spec = replace(spec, fork=_begins_with(spec.fork, copied))
-            await self._store.seal_copy(spec, copied)
+            await self._store.finish_copy(spec, copied)
             return spec, f"{copied.count} entries copied"
 
         asked = ("fork", session_id, request)
         return await self._creator.make(caller, prepare, asked, idempotency_key, fill=fill)
 
     async def _upto(self, row: SessionRow, seq: int) -> int:
-        place = await self._store.place(row.namespace, row.id, seq)
+        place = await self._store.find_rewind_point(row.namespace, row.id, seq)
         return place.first_seq - 1 if isinstance(place.entry.content, UserMessage) else seq
 
 
@@ -79,7 +79,7 @@ def _spec(source: SessionRow, request: ForkSession, upto: int) -> SessionSpec:
     )
 
 
-def _begins_with(fork: Fork, copied: Copied) -> Fork:
+def _begins_with(fork: Fork, copied: CopyProgress) -> Fork:
     """What the agent remembers: up to the last anchor, whatever has been added to its conversation by then.
 
     With no anchor but answers it takes over everything, rather than nothing. With no answer there is nothing to take.

@@ -33,7 +33,7 @@ class Imports:
         """What an agent has stored there, newest first; with no agent named, what all that can tell have."""
         # It shows what is on a machine's disk and was never given to the hub: more than reading sessions.
         caller.require(Scope.WRITE)
-        machine = await self._store.machine(caller.namespace, machine_id)
+        machine = await self._store.get_machine(caller.namespace, machine_id)
         if not machine.active:
             raise MachineOffline
         names = [agent] if agent is not None else [
@@ -72,7 +72,7 @@ class Imports:
         async def prepare() -> SessionSpec:
             native = request.native_id
             return SessionSpec(
-                id=native if is_uuid(native) and await self._store.unused_id(native) else new_id(),
+                id=native if is_uuid(native) and await self._store.is_session_id_unused(native) else new_id(),
                 machine_id=machine_id,
                 directory="",
                 agent=request.agent,

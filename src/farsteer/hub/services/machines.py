@@ -11,7 +11,7 @@ from farsteer.core.commands import Command, Create, Delete, Rewind
 from farsteer.core.errors import FarsteerError, MachineOffline
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.store.base import Connected, Store
+from farsteer.hub.store.base import ConnectedMachine, Store
 from farsteer.hub.tasks import Tasks
 from farsteer.link.messages import Reply
 
@@ -45,17 +45,17 @@ class Machines:
     async def list(self, caller: Caller) -> MachinesResponse:
         """All machines of the namespace, active ones first."""
         caller.require(Scope.READ)
-        return MachinesResponse(machines=await self._store.machines(caller.namespace))
+        return MachinesResponse(machines=await self._store.list_machines(caller.namespace))
 
     async def get(self, caller: Caller, machine_id: str) -> MachineView:
         caller.require(Scope.READ)
-        return await self._store.machine(caller.namespace, machine_id)
+        return await self._store.get_machine(caller.namespace, machine_id)
 
     async def agents(self, caller: Caller) -> AgentsResponse:
         """Each kind of agent once, with the active machines that know it; what can be used comes first."""
         caller.require(Scope.READ)
         agents: dict[str, AgentView] = {}
-        for machine in await self._store.machines(caller.namespace):
+        for machine in await self._store.list_machines(caller.namespace):
             if not machine.active:
                 continue
             for info in machine.agents:
@@ -108,7 +108,7 @@ class Machines:
 
     async def connect(
         self, link: LiveLink, namespace: str, machine: MachineInfo, sessions: dict[str, int]
-    ) -> Connected:
+    ) -> ConnectedMachine:
         """`link` is this machine's from now on; one it had before is closed."""
         key = (namespace, machine.id)
         before = self._links.get(key)
@@ -116,7 +116,7 @@ class Machines:
         self._metrics.links = len(self._links)
         if before is not None:
             await before.close("another link of the same machine took its place")
-        return await self._store.connect_machine(namespace, machine, sessions)
+        return await self._store.connect_machine(namespace, machine, sessions, link_id=link.number)
 
     async def disconnect(self, link: LiveLink, namespace: str, machine_id: str) -> None:
         """`link` has ended; nothing happens if another one has taken its place."""
@@ -125,7 +125,7 @@ class Machines:
             return
         del self._links[key]
         self._metrics.links = len(self._links)
-        await self._store.disconnect_machine(namespace, machine_id)
+        await self._store.disconnect_machine(namespace, machine_id, link_id=link.number)
 
 
 def _usable_first(agent: AgentView) -> tuple[bool, str]:

@@ -13,10 +13,10 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.feed import Feed, sync_event
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import Tasks
-from farsteer.hub.view import SessionRow
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Presence:
     async def typing(self, caller: Caller, session_id: str, request: Typing) -> None:
         """Also a sign that a message is near: one that will need a process finds it started."""
         caller.require(Scope.WRITE)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         if request.text and row.reachable and row.state.status in _AT_REST and row.id not in self._warming:
             self._warming.add(row.id)
             self._tasks.spawn(self._warm(row), f"warming of {row.id}")

@@ -13,9 +13,9 @@ from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, Ma
 from farsteer.core.events import Rewound, UserMessage
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.machines import Machines
-from farsteer.hub.store.base import Place, Store
-from farsteer.hub.view import SessionRow
+from farsteer.hub.store.base import RewindPoint, Store
 from farsteer.link.messages import Reply
 
 
@@ -28,7 +28,7 @@ class Rewinds:
     async def rewind(self, caller: Caller, session_id: str, request: RewindSession) -> SessionRewound:
         """Answered when it is done and stored. A request that is refused has changed nothing."""
         caller.require(Scope.WRITE)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         if not (await capabilities(self._store, row)).rewind:
             raise NotCapable("this agent cannot go back in a conversation")
         if not row.reachable:
@@ -43,7 +43,7 @@ class Rewinds:
             self._running.discard(session_id)
 
     async def _rewind(self, caller: Caller, row: SessionRow, request: RewindSession) -> SessionRewound:
-        place = await self._store.place(row.namespace, row.id, request.seq)
+        place = await self._store.find_rewind_point(row.namespace, row.id, request.seq)
         message = _message(place)
         command = Rewind(
             first_seq=place.first_seq,
@@ -54,7 +54,7 @@ class Rewinds:
             by=caller.name,
         )
         reply = await self._machines.call(row.namespace, row.machine_id, row.id, command)
-        done = await self._store.rewound(row.namespace, row.id, place.first_seq, place.held)
+        done = await self._store.find_rewind_result(row.namespace, row.id, place.first_seq, place.last_seq)
         return SessionRewound(
             seq=done.seq,
             first_seq=place.first_seq,
@@ -65,7 +65,7 @@ class Rewinds:
         )
 
 
-def _message(place: Place) -> UserMessage:
+def _message(place: RewindPoint) -> UserMessage:
     message = place.entry.content
     if not isinstance(message, UserMessage):
         kind = type(message).__struct_config__.tag

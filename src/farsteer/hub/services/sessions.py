@@ -32,10 +32,10 @@ from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.view import combined_queue, session_view
 from farsteer.hub.services.creation import Creation, Creator
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import SessionFilter, Store
-from farsteer.hub.view import joined_queue, session_view
 
 MAX_SESSIONS = 200
 MAX_MESSAGES = 200
@@ -74,7 +74,7 @@ class Sessions:
         """Where something was said or done last comes first. `cursor` is the `next_cursor` of the page before."""
         caller.require(Scope.READ)
         _check_limit(limit, MAX_SESSIONS)
-        rows = await self._store.sessions(
+        rows = await self._store.list_sessions(
             caller.namespace,
             SessionFilter(machine_id=machine_id, agent=agent, status=status, text=text),
             limit=limit + 1,
@@ -89,7 +89,7 @@ class Sessions:
 
     async def get(self, caller: Caller, session_id: str) -> SessionView:
         caller.require(Scope.READ)
-        return session_view(await self._store.session(caller.namespace, session_id))
+        return session_view(await self._store.get_session(caller.namespace, session_id))
 
     async def rename(self, caller: Caller, session_id: str, request: RenameSession) -> Done:
         title = request.title.strip()
@@ -116,16 +116,16 @@ class Sessions:
         """The JSON of a `MessagesResponse`, spliced from stored bytes; oldest message first."""
         caller.require(Scope.READ)
         _check_limit(limit, MAX_MESSAGES)
-        found = await self._store.page(
+        found = await self._store.read_page(
             caller.namespace, session_id, limit=limit, before=before_seq, after=after_seq
         )
         page = Page(
             limit=limit,
             before_seq=before_seq,
             after_seq=after_seq,
-            next_before_seq=found.first if found.older else None,
-            next_after_seq=found.last if found.newer else None,
-            has_more=found.older if after_seq is None else found.newer,
+            next_before_seq=found.first_seq if found.has_older else None,
+            next_after_seq=found.last_seq if found.has_newer else None,
+            has_more=found.has_older if after_seq is None else found.has_newer,
         )
         return b"".join((b'{"messages":[', b",".join(found.bodies), b'],"page":', encode(page), b"}"))
 
@@ -133,7 +133,7 @@ class Sessions:
         """The message is stored when this returns, and from then on it has an outcome."""
         caller.require(Scope.WRITE)
         if request.delivery is Delivery.STEER:
-            row = await self._store.session(caller.namespace, session_id)
+            row = await self._store.get_session(caller.namespace, session_id)
             if not (await capabilities(self._store, row)).steer:
                 raise NotCapable("this agent takes no message into a running turn")
         item = QueueItem(
@@ -145,7 +145,7 @@ class Sessions:
             sent_from=caller.name,
             delivery=request.delivery,
         )
-        accepted = await self._store.accept(caller.namespace, session_id, item)
+        accepted = await self._store.accept_item(caller.namespace, session_id, item)
         if not accepted.repeated:
             self._metrics.messages_accepted += 1
             self._dispatch.kick(caller.namespace, accepted.machine_id, session_id)
@@ -158,7 +158,7 @@ class Sessions:
 
     async def clear(self, caller: Caller, session_id: str, request: ClearMessages) -> MessagesCleared:
         caller.require(Scope.WRITE)
-        return await self._store.clear(caller.namespace, session_id, request.keep_count)
+        return await self._store.clear_messages(caller.namespace, session_id, request.keep_count)
 
     async def abort(self, caller: Caller, session_id: str) -> Done:
         return await self._halt(caller, session_id, commands.Abort())
@@ -183,13 +183,13 @@ class Sessions:
 
     async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
         caller.require(Scope.READ)
-        row = await self._store.session(caller.namespace, session_id)
-        return QueueResponse(items=[*joined_queue(row.state, row.accepted)])
+        row = await self._store.get_session(caller.namespace, session_id)
+        return QueueResponse(items=[*combined_queue(row.state, row.accepted)])
 
     async def cancel(self, caller: Caller, session_id: str, item_id: str) -> Done:
         """Real or refused: an item that a runner may have is taken back by that runner."""
         caller.require(Scope.WRITE)
-        if await self._store.take_back(caller.namespace, session_id, item_id):
+        if await self._store.cancel_item(caller.namespace, session_id, item_id):
             return Done()
         return await self._command(caller, session_id, commands.Cancel(item_id=item_id))
 
@@ -197,25 +197,25 @@ class Sessions:
         """Have a waiting message go first, and interrupt the running turn for it."""
         caller.require(Scope.WRITE)
         namespace, command = caller.namespace, commands.SendNow(item_id=item_id)
-        hurried = await self._store.hurry(namespace, session_id, item_id)
-        where = (namespace, hurried.machine_id, session_id)
-        if not hurried.offered:
+        prioritized = await self._store.prioritize_item(namespace, session_id, item_id)
+        where = (namespace, prioritized.machine_id, session_id)
+        if not prioritized.claimed:
             self._dispatch.kick(*where)
             return Done()
         try:
             await self._machines.call(*where, command)
         except NotFound:
             # It is on its way there: over this link, or over the next one because the last one broke.
-            hurried = await self._store.hurry(namespace, session_id, item_id, unseen=True)
+            prioritized = await self._store.prioritize_item(namespace, session_id, item_id, ignore_claim=True)
             await self._dispatch.drain(*where)
-            with nullcontext() if hurried.offered else suppress(NotFound, Conflict):
+            with nullcontext() if prioritized.claimed else suppress(NotFound, Conflict):
                 await self._machines.call(*where, command)
         return Done()
 
     async def _halt(self, caller: Caller, session_id: str, command: commands.Abort | commands.Stop) -> Done:
         """Behind what was sent before it, which would go on after it otherwise; a hung agent does not hold it up."""
         caller.require(Scope.WRITE)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         if row.accepted:
             await self._dispatch.drain(caller.namespace, row.machine_id, session_id, _HALT_SECONDS)
         await self._machines.call(caller.namespace, row.machine_id, session_id, command)
@@ -223,7 +223,7 @@ class Sessions:
 
     async def _command(self, caller: Caller, session_id: str, command: commands.Command) -> Done:
         caller.require(Scope.WRITE)
-        row = await self._store.session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id)
         await self._machines.call(caller.namespace, row.machine_id, session_id, command)
         return Done()
 

@@ -36,4 +36,4 @@ class UsageDesk:
             last_day=None if last is None else last.isoformat(),
             session_id=session_id,
         )
-        return await self._store.usage(caller.namespace, where, group_by, MAX_GROUPS)
+        return await self._store.report_usage(caller.namespace, where, group_by, MAX_GROUPS)

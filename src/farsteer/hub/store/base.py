@@ -1,14 +1,30 @@
-"""What the hub's services ask of their store. SQLite is one implementation; a cluster will have another.
+"""The interface between the hub's services and their store, and the values it takes and returns.
 
-Every change is one transaction together with the rows of the feed that tell of it, and the store publishes those rows
-after the commit, in the order of their cursors. An object of another namespace does not exist: NotFound.
+`farsteer.hub.store.sqlite` implements it. `farsteer.hub.store.conformance` checks any implementation.
+
+Every method that changes something is one transaction, and the events of the feed that report the change are part of
+it. After the commit the store publishes these events to the `Feed` it was opened with, in the order of their cursors.
+
+An object of another namespace does not exist: methods that name one raise NotFound.
+
+**A service must not assume that its hub is the only one.** Whatever depends on that is decided in the store:
+
+- A store is opened for one hub. Opening it ends what an earlier run of *that* hub left unfinished: machines whose link
+  that hub held are disconnected, sessions it was creating are discarded, deletions are continued. Rows that belong to
+  other hubs are left alone. A SQLite database has one hub, so there all rows belong to it.
+- The store chooses cursors, inside the transaction that stores the event, and it tells the feed where each namespace
+  stands. A service never computes a cursor.
+- A machine has one link, the one that connected last, on whichever hub. `link_id` identifies a link among all hubs.
+  What an earlier link still sends is refused (`AppendStatus.STALE_LINK`) and its end disconnects nothing.
+- An item is claimed for a link, so that no two links deliver it unknowingly.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -19,121 +35,145 @@ from farsteer.core.events import Entry, SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
-from farsteer.hub.view import SessionRow
+from farsteer.hub.rules.view import SessionRow
 from farsteer.link.messages import EncodedEntry
 
 
 class FeedPage(Struct, frozen=True):
-    """A stretch of the feed, in order."""
+    """Consecutive events of the feed, oldest first."""
 
     events: list[SyncEvent]
     next: int
-    """Everything up to this cursor is in the page, or did not match."""
+    """The cursor to continue from: every matching event up to it is in this page."""
     more: bool
 
 
 class FeedBounds(Struct, frozen=True):
-    """Catch-up is whole for a cursor with `lowest <= cursor <= highest`; anything else is a gap."""
+    """A client can catch up from any cursor with `lowest <= cursor <= highest`; any other has a gap."""
 
     lowest: int
     highest: int
 
 
-class Appended(Struct, frozen=True):
-    """What became of a batch of a session's log."""
+class AppendStatus(Enum):
+    STORED = auto()
+    """The store has the whole batch, which may have repeated what it had before."""
+    GAP = auto()
+    """The batch does not continue the stored log. Nothing was stored."""
+    UNKNOWN = auto()
+    """That machine never had this session in this namespace. Nothing was stored."""
+    DELETED = auto()
+    """The session was deleted. Nothing was stored."""
+    STALE_LINK = auto()
+    """The machine has connected again since, by another link. Nothing was stored."""
 
-    held: int
-    """The last event the store has of this session."""
+
+class AppendResult(Struct, frozen=True):
+    """What became of a batch of entries."""
+
+    status: AppendStatus
+    last_seq: int = 0
+    """The last entry the store has of this session; 0 unless the status is STORED or GAP."""
     stored: int = 0
-    """How many of the batch were new."""
-    known: bool = True
-    """False: no such session on that machine, or no more. Nothing was stored."""
-    gone: bool = False
-    """It was there, and is deleted."""
-    gap: bool = False
-    """The batch does not continue at `held`. Nothing was stored."""
+    """How many entries of the batch were new."""
 
 
 class LogPage(Struct, frozen=True):
     """Encoded entries, oldest first."""
 
     bodies: list[bytes]
-    first: int | None
-    last: int | None
-    older: bool
-    newer: bool
+    first_seq: int | None
+    last_seq: int | None
+    has_older: bool
+    has_newer: bool
 
 
-class Place(Struct, frozen=True):
-    """A visible entry of a log, and what going on from before it means."""
+class SeqRange(NamedTuple):
+    """Consecutive entries of a log; both ends are included."""
+
+    first: int
+    last: int
+
+
+class RewindPoint(Struct, frozen=True):
+    """A visible entry of a log, and what a rewind to just before it needs to know."""
 
     entry: Entry
     first_seq: int
-    """Where the turn begins that the entry began, or the entry itself."""
+    """The first entry to remove: the start of the turn that the entry opened, or the entry itself."""
     cut_at: str | None
-    """The last anchor before it."""
+    """The agent's last anchor before `first_seq`."""
     answered: bool
-    """The agent has said something before it, whether or not that has an anchor."""
-    held: int
-    """How many entries the log has."""
+    """The agent has answered before `first_seq`, with or without an anchor."""
+    last_seq: int
+    """The last entry of the log."""
 
 
-class RewoundLog(Struct, frozen=True):
+class RewindResult(Struct, frozen=True):
     seq: int
-    """The entry that says so."""
+    """The `rewound` entry."""
     cancelled: list[str]
-    """Messages that waited and do no more."""
+    """The waiting messages that the rewind cancelled."""
 
 
-class Copied(Struct, frozen=True):
-    """How far a copy of a log is."""
+class CopyProgress(Struct, frozen=True):
+    """How far the copy of a log has come."""
 
     count: int = 0
-    at: int = 0
-    """The last entry of the source that was looked at."""
-    time: int = 0
-    turn: str | None = None
-    """The turn that is open in the copy."""
+    """Entries copied so far."""
+    source_seq: int = 0
+    """The last entry of the source that was read."""
+    source_time: int = 0
+    """When that entry was created."""
+    open_turn: str | None = None
+    """The turn that has started in the copy and not ended."""
     anchor: str | None = None
-    """The last one in the copy."""
+    """The last anchor in the copy."""
     answered: bool = False
-    """The agent has said something in it."""
+    """The copy has an answer of the agent."""
     last_message: str | None = None
-    whole: bool = False
+    done: bool = False
 
 
-class Connected(Struct, frozen=True):
-    acked: dict[str, int]
+class ConnectedMachine(Struct, frozen=True):
+    """What the store has of the sessions that a connecting machine named."""
+
+    stored_seqs: dict[str, int]
+    """The last entry of each session that exists."""
+    deleted: list[str]
+    """Sessions that were deleted; the runner is to end and forget them."""
     unknown: list[str]
-    """Deleted here: the runner is to forget them."""
-    strangers: list[str]
-    """Never heard of: they belong to another hub, or to what this one has lost."""
+    """Sessions the store never had: another hub's, or lost with a database. The runner keeps them."""
 
 
-class Accepted(Struct, frozen=True):
+class AcceptedItem(Struct, frozen=True):
     item: QueueItem
     position: int
     """How many open messages of the session are before it."""
     repeated: bool
-    """It was there already, known by its local id."""
+    """An item with the same local id was accepted before; `item` is that one."""
     machine_id: str
 
 
-class Hurried(Struct, frozen=True):
+class PrioritizedItem(Struct, frozen=True):
     machine_id: str
-    offered: bool
-    """A runner may have it, and must be asked."""
+    claimed: bool
+    """The item was claimed for a link, so the runner may have it and must be asked. Nothing was changed."""
 
 
-class Resolved(Struct, frozen=True):
+class Resolution(Struct, frozen=True):
+    """How an approval ended."""
+
     outcome: Outcome
     by: str | None
 
 
-class Recalled(Struct, frozen=True):
-    """The remembered answer to a request with an Idempotency-Key."""
+class StoredResponse(Struct, frozen=True):
+    """The response to a request that had an Idempotency-Key."""
 
+    key: str
     digest: bytes
+    """Of the request, so that the key is not reused for another one."""
     response: bytes
 
 
@@ -165,14 +205,14 @@ class UsageFilter(Struct, frozen=True):
 class Store(Protocol):
     @property
     def epoch(self) -> str:
-        """Names this store in cursors, see `feed.cursor_text`."""
+        """Identifies this store in cursors, see `feed.cursor_text`."""
         ...
 
     async def close(self) -> None: ...
 
-    # -- the feed
+    # -- feed
 
-    async def feed_after(
+    async def read_feed(
         self,
         namespace: str,
         cursor: int,
@@ -180,62 +220,58 @@ class Store(Protocol):
         session_id: str | None = None,
         types: Collection[str] | None = None,
         limit: int = 1000,
-    ) -> FeedPage: ...
+    ) -> FeedPage:
+        """Return at most `limit` events after `cursor`, of one session and some types if these are given."""
+        ...
 
-    async def feed_bounds(self) -> FeedBounds: ...
+    async def feed_bounds(self, namespace: str) -> FeedBounds: ...
 
     # -- logs
 
-    async def append(
+    async def append_entries(
         self,
         namespace: str,
         machine_id: str,
         session_id: str,
-        items: Sequence[EncodedEntry],
+        entries: Sequence[EncodedEntry],
         state: SessionState | None,
-    ) -> asyncio.Future[Appended]:
-        """Queue the batch and return at once; the future has its end. Idempotent by (session, seq)."""
+        *,
+        link_id: int,
+    ) -> asyncio.Future[AppendResult]:
+        """Queue a batch of a session's log and return at once; the future is resolved after the commit.
+
+        Idempotent by (session, seq). `state` is the state after the last entry, or None if it did not change; a state
+        that does not belong to the last stored entry is ignored.
+        """
         ...
 
-    async def page(
+    async def read_page(
         self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
     ) -> LogPage:
-        """The newest `limit` entries below `before`, or the oldest above `after`, of those that are visible."""
+        """Return the newest `limit` visible entries below `before`, or the oldest ones above `after`."""
         ...
 
-    async def place(self, namespace: str, session_id: str, seq: int) -> Place:
-        """NotFound for an entry that is not there or not visible."""
+    async def find_rewind_point(self, namespace: str, session_id: str, seq: int) -> RewindPoint:
+        """Raises NotFound if there is no such entry or it is not visible."""
         ...
 
-    async def rewound(self, namespace: str, session_id: str, first_seq: int, since: int) -> RewoundLog:
-        """What a rewind came to that began when the log had `since` entries."""
+    async def find_rewind_result(
+        self, namespace: str, session_id: str, first_seq: int, since: int
+    ) -> RewindResult:
+        """Return what a rewind to `first_seq` did that began when the log had `since` entries."""
         ...
 
-    async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared: ...
+    async def clear_messages(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
+        """Hide all but the newest `keep` visible entries."""
+        ...
 
     # -- sessions
 
     async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
-        """Store a session in creation: it takes events, and nobody sees it."""
-        ...
+        """Store a session in creation: it accepts entries and is not visible.
 
-    async def visible(self, namespace: str, session_id: str, upto: int | None) -> list[tuple[int, int]]:
-        """The visible stretches of a log as they are now, oldest first, up to and with an entry."""
-        ...
-
-    async def copy(
-        self,
-        namespace: str,
-        source: str,
-        target: str,
-        stretches: Sequence[tuple[int, int]],
-        so_far: Copied,
-    ) -> Copied:
-        """Copy a bounded part of a conversation into a session in creation; again, until it is whole."""
-        ...
-
-    async def seal_copy(self, spec: SessionSpec, copied: Copied) -> None:
-        """The session in creation begins with what was copied, and is the one of `spec`."""
+        Raises Conflict if a session has this id or ever had it.
+        """
         ...
 
     async def finish_session(
@@ -243,97 +279,142 @@ class Store(Protocol):
         session_id: str,
         state: SessionState | None,
         *,
-        item: QueueItem | None,
-        remember: tuple[str, Recalled] | None,
+        first_message: QueueItem | None = None,
+        response: StoredResponse | None = None,
     ) -> SessionView:
-        """Make it visible, together with its first message and the answer remembered under an idempotency key."""
-        ...
+        """Make a session visible, together with its first message and the response to remember.
 
-    async def discard_session(self, session_id: str, *, there: bool = False) -> None:
-        """Forget a session whose creation failed; `there`: its runner may have it all the same."""
-        ...
-
-    async def session(self, namespace: str, session_id: str) -> SessionRow: ...
-
-    async def sessions(
-        self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
-    ) -> list[SessionRow]:
-        """Newest change first, continuing after (updated_at, id)."""
-        ...
-
-    async def sessions_waiting(self, namespace: str) -> list[SessionRow]:
-        """Sessions with open approvals."""
-        ...
-
-    async def delete_session(self, namespace: str, session_id: str) -> str:
-        """Leave a tombstone; a long log takes a while to go. Returns the machine it lived on."""
-        ...
-
-    async def count_sessions(self) -> dict[str, int]:
-        """Sessions of all namespaces by status, for metrics."""
-        ...
-
-    async def resolved(self, namespace: str, session_id: str, approval_id: str) -> Resolved | None: ...
-
-    async def recall(self, namespace: str, key: str) -> Recalled | None: ...
-
-    async def unused_id(self, session_id: str) -> bool:
-        """No session has this id, nor had it."""
-        ...
-
-    async def usage(
-        self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
-    ) -> UsageResponse:
-        """At most `limit` groups: the newest days and turns, or who spent most."""
-        ...
-
-    # -- messages on their way
-
-    async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted: ...
-
-    async def offer(self, session_id: str, link: int) -> list[QueueItem]:
-        """Accepted items not offered on this link yet, in order, whole. From here on the runner may have them."""
-        ...
-
-    async def fail(self, session_id: str, item_id: str, reason: str) -> None:
-        """Give an accepted item its outcome: the runner refuses it."""
-        ...
-
-    async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
-        """Cancel an item no runner has seen. False: the runner must be asked. Conflict: it has another outcome."""
-        ...
-
-    async def hurry(self, namespace: str, session_id: str, item_id: str, *, unseen: bool = False) -> Hurried:
-        """Have an item that no runner has seen go first. `unseen`: one that was offered was not seen either.
-
-        NotFound, or Conflict if the agent has it or it has an outcome.
+        Raises NotFound if it is not in creation any more.
         """
         ...
 
-    async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
-        """Sessions of this machine with accepted items."""
+    async def discard_session(self, session_id: str, *, keep_tombstone: bool = False) -> None:
+        """Remove a session whose creation failed.
+
+        Keep a tombstone if its runner may have created it: the runner is then told to delete it.
+        """
         ...
+
+    async def visible_ranges(self, namespace: str, session_id: str, upto: int | None) -> list[SeqRange]:
+        """Return what is visible of a log now, up to and including an entry, oldest first."""
+        ...
+
+    async def copy_entries(
+        self,
+        namespace: str,
+        source_id: str,
+        target_id: str,
+        ranges: Sequence[SeqRange],
+        progress: CopyProgress,
+    ) -> CopyProgress:
+        """Copy a bounded part of a conversation into a session in creation. Call it until the copy is done.
+
+        Raises NotFound if the source was deleted, or the target is not in creation any more.
+        """
+        ...
+
+    async def finish_copy(self, spec: SessionSpec, progress: CopyProgress) -> None:
+        """Let the log of a session in creation begin with its copy, and store the spec with the fork."""
+        ...
+
+    async def get_session(self, namespace: str, session_id: str) -> SessionRow: ...
+
+    async def list_sessions(
+        self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
+    ) -> list[SessionRow]:
+        """Return the most recently updated first, continuing after (updated_at, id)."""
+        ...
+
+    async def list_sessions_with_approvals(self, namespace: str) -> list[SessionRow]:
+        """Return the sessions that have open approvals."""
+        ...
+
+    async def delete_session(self, namespace: str, session_id: str) -> str:
+        """Delete a session and return its machine. A tombstone stays, so that no late writer revives it.
+
+        Its entries may take a while to go; nobody sees them meanwhile, except in the feed.
+        """
+        ...
+
+    async def find_resolution(
+        self, namespace: str, session_id: str, approval_id: str
+    ) -> Resolution | None: ...
+
+    async def find_response(self, namespace: str, key: str) -> StoredResponse | None: ...
+
+    async def is_session_id_unused(self, session_id: str) -> bool:
+        """Whether no session of any namespace has this id or ever had it."""
+        ...
+
+    async def report_usage(
+        self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
+    ) -> UsageResponse:
+        """Return at most `limit` groups: the newest for days and turns, else the most expensive."""
+        ...
+
+    # -- queue items
+
+    async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
+        """Store a message. Idempotent by its local id. Raises Conflict `queue_full`."""
+        ...
+
+    async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:
+        """Return the accepted items to send on this link, complete and in order, each once per link.
+
+        From now on the runner may have them.
+        """
+        ...
+
+    async def fail_item(self, session_id: str, item_id: str, reason: str) -> None:
+        """Give an accepted item the outcome `failed`. Does nothing if it is no longer accepted."""
+        ...
+
+    async def cancel_item(self, namespace: str, session_id: str, item_id: str) -> bool:
+        """Cancel an item that was never claimed. Return False if the runner must be asked instead.
+
+        Raises NotFound, or Conflict if it has another outcome.
+        """
+        ...
+
+    async def prioritize_item(
+        self, namespace: str, session_id: str, item_id: str, *, ignore_claim: bool = False
+    ) -> PrioritizedItem:
+        """Let an item that was never claimed be delivered first, as one with delivery `now`.
+
+        `ignore_claim` does so for a claimed one too, when its runner is known not to have it. Raises NotFound, or
+        Conflict if the agent has the item or it has an outcome.
+        """
+        ...
+
+    async def list_sessions_with_accepted_items(self, namespace: str, machine_id: str) -> list[str]: ...
 
     # -- machines
 
     async def connect_machine(
-        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
-    ) -> Connected:
-        """A link is up. Forbidden if the machine's id belongs to another namespace."""
+        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
+    ) -> ConnectedMachine:
+        """Make `link_id` the machine's link; `sessions` are its own, with the last entry of each.
+
+        Raises Forbidden if the machine's id belongs to another namespace.
+        """
         ...
 
-    async def disconnect_machine(self, namespace: str, machine_id: str) -> None: ...
+    async def disconnect_machine(self, namespace: str, machine_id: str, *, link_id: int) -> None:
+        """Mark the machine as inactive. Does nothing if it has connected again by another link."""
+        ...
 
-    async def machines(self, namespace: str) -> list[MachineView]: ...
+    async def list_machines(self, namespace: str) -> list[MachineView]:
+        """Return the active ones first."""
+        ...
 
-    async def machine(self, namespace: str, machine_id: str) -> MachineView: ...
+    async def get_machine(self, namespace: str, machine_id: str) -> MachineView: ...
 
     # -- tokens
 
-    async def tokens(self) -> list[TokenRow]: ...
+    async def list_tokens(self) -> list[TokenRow]: ...
 
     async def add_token(self, token: TokenRow) -> None: ...
 
-    async def remove_token(self, token_id: str) -> None: ...
+    async def delete_token(self, token_id: str) -> None: ...
 
-    async def token_used(self, token_id: str, at: int) -> None: ...
+    async def record_token_use(self, token_id: str, at: int) -> None: ...

@@ -11,13 +11,13 @@ from farsteer.core.events import ApprovalResolved, Entry, QueueUpdate, Rewound, 
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.feed import SyncEvent, sync_event
-from farsteer.hub.store import items as item_table
-from farsteer.hub.store import rewinds, visible
-from farsteer.hub.store import usage as usage_table
-from farsteer.hub.store.base import Appended, FeedBounds, FeedPage, LogPage
-from farsteer.hub.store.sessions import CREATING, LIVE, Shown, find, write_state
-from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import bare, changed_fields, joined_queue, partial
+from farsteer.hub.rules.view import changed_fields, combined_queue, encode_update, without_attachment_data
+from farsteer.hub.store.base import AppendResult, AppendStatus, FeedBounds, FeedPage, LogPage
+from farsteer.hub.store.sqlite import items as item_table
+from farsteer.hub.store.sqlite import rewinds, visible
+from farsteer.hub.store.sqlite import usage as usage_table
+from farsteer.hub.store.sqlite.sessions import CREATING, LIVE, Shown, find, write_state
+from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.link.messages import EncodedEntry
 
 MAX_PAGE_BYTES = 16 * 1024 * 1024
@@ -44,26 +44,26 @@ def append(
     session_id: str,
     items: Sequence[EncodedEntry],
     state: SessionState | None,
-) -> Appended:
+) -> AppendResult:
     row = tx.db.execute(
         "SELECT phase, seq, state FROM sessions WHERE id = ? AND namespace = ? AND machine_id = ?",
         (session_id, namespace, machine_id),
     ).fetchone()
     if row is None or row[0] not in (LIVE, CREATING):
-        return Appended(held=0, known=False, gone=row is not None)
+        return AppendResult(AppendStatus.UNKNOWN if row is None else AppendStatus.DELETED)
     phase, held, old = row
     news = _news(items, held)
     if news is None:
-        return Appended(held=held, gap=True)
+        return AppendResult(AppendStatus.GAP, held)
     notes = [decode_entry(bytes(item.body)) for item in news if item.kind in _CONCERNS_US]
     after = held + len(news)
     if state is not None:
-        state = bare(state) if state.seq == after and state.id == session_id else None
+        state = without_attachment_data(state) if state.seq == after and state.id == session_id else None
     body = None if state is None else encode(state)
     if body == old:
         state = body = None
     if not news and state is None:
-        return Appended(held=held)
+        return AppendResult(AppendStatus.STORED, held)
     entries = [(item.seq, item.body) for item in news]
     if phase == CREATING:
         tx.db.executemany(
@@ -85,7 +85,7 @@ def append(
         shown = write_state(tx, session_id, after, state, body, lived=lived)
         if phase == LIVE:
             _tell_change(tx, namespace, session_id, decode(old, SessionState), state, after, shown)
-    return Appended(held=after, stored=len(news))
+    return AppendResult(AppendStatus.STORED, after, len(news))
 
 
 def _news(items: Sequence[EncodedEntry], held: int) -> Sequence[EncodedEntry] | None:
@@ -119,11 +119,11 @@ def _tell_change(
 ) -> None:  # fmt: skip
     changes = changed_fields(old, new)
     if old.queue != new.queue:
-        changes["queue"] = joined_queue(new, item_table.accepted(tx.db, session_id))
+        changes["queue"] = combined_queue(new, item_table.accepted(tx.db, session_id))
     rewound = old.last_message is not None and new.last_message is None
     if changes or rewound:
         changes |= {"seq": seq, "updatedAt": shown.updated_at, "lastMessage": shown.last_message}
-        tx.tell(namespace, "session-updated", session_id, partial(changes))
+        tx.tell(namespace, "session-updated", session_id, encode_update(changes))
 
 
 def page(
@@ -149,14 +149,14 @@ def page(
     if after is None:
         rows.reverse()
     if not rows:
-        return LogPage([], None, None, older=False, newer=False)
+        return LogPage([], None, None, has_older=False, has_newer=False)
     first, last = rows[0][0], rows[-1][0]
     return LogPage(
         [body for _, body in rows],
         first,
         last,
-        older=visible.any_between(db, session_id, cleared, first),
-        newer=visible.any_between(db, session_id, last, seq + 1),
+        has_older=visible.any_between(db, session_id, cleared, first),
+        has_newer=visible.any_between(db, session_id, last, seq + 1),
     )
 
 
@@ -173,7 +173,7 @@ def clear(tx: Transaction, namespace: str, session_id: str, keep: int) -> Messag
     return MessagesCleared(cleared=gone, remaining=remaining)
 
 
-def feed_after(
+def read_feed(
     db: sqlite3.Connection,
     epoch: str,
     namespace: str,

@@ -16,11 +16,11 @@ from farsteer.core.errors import NotFound
 from farsteer.core.events import Entry, decode_entry, role_of
 from farsteer.core.session import SessionSpec
 from farsteer.core.wire import encode
-from farsteer.hub.store import visible
-from farsteer.hub.store.base import Copied
-from farsteer.hub.store.rewinds import shown_text
-from farsteer.hub.store.sessions import CREATING, find
-from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.store.base import CopyProgress, SeqRange
+from farsteer.hub.store.sqlite import visible
+from farsteer.hub.store.sqlite.rewinds import shown_text
+from farsteer.hub.store.sqlite.sessions import CREATING, find
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 _CHUNK_ROWS = 500
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -30,13 +30,11 @@ _CONVERSATION = (
 )  # fmt: skip
 
 
-def stretches(
-    db: sqlite3.Connection, namespace: str, session_id: str, upto: int | None
-) -> list[visible.Stretch]:
+def stretches(db: sqlite3.Connection, namespace: str, session_id: str, upto: int | None) -> list[SeqRange]:
     """What is visible now, up to and with an entry, oldest first."""
     seq, cleared = find(db, namespace, session_id, "seq, cleared_seq")
     end = seq if upto is None else min(upto, seq)
-    return [*visible.oldest_first(db, session_id, cleared, end + 1)]
+    return [SeqRange(*found) for found in visible.oldest_first(db, session_id, cleared, end + 1)]
 
 
 def read(
@@ -44,9 +42,9 @@ def read(
     namespace: str,
     source: str,
     target: str,
-    stretches: Sequence[visible.Stretch],
-    so_far: Copied,
-) -> tuple[list[tuple[int, bytes]], Copied]:
+    stretches: Sequence[SeqRange],
+    so_far: CopyProgress,
+) -> tuple[list[tuple[int, bytes]], CopyProgress]:
     """The next entries of the copy, and how far it is with them.
 
     A source that is deleted meanwhile is NotFound; one that goes on or is rewound changes nothing.
@@ -55,7 +53,7 @@ def read(
     work = _Work(target, so_far)
     seen = size = 0
     for first, last in stretches:
-        first = max(first, so_far.at + 1)
+        first = max(first, so_far.source_seq + 1)
         for seq, body in visible.rows(db, source, copied, (first, last)):
             work.take(seq, body)
             seen, size = seen + 1, size + len(body)
@@ -68,21 +66,21 @@ def read(
 class _Work:
     """One chunk of a copy in the making."""
 
-    def __init__(self, target: str, so_far: Copied) -> None:
+    def __init__(self, target: str, so_far: CopyProgress) -> None:
         self.rows: list[tuple[int, bytes]] = []
         self._target = target
         self._count = so_far.count
-        self._at = so_far.at
-        self._time = so_far.time
-        self._turn = so_far.turn
+        self._at = so_far.source_seq
+        self._time = so_far.source_time
+        self._turn = so_far.open_turn
         self._anchor = so_far.anchor
         self._answered = so_far.answered
         self._last_message = so_far.last_message
 
-    def copied(self, *, whole: bool) -> Copied:
-        return Copied(
-            count=self._count, at=self._at, time=self._time, turn=self._turn, anchor=self._anchor,
-            answered=self._answered, last_message=self._last_message, whole=whole,
+    def copied(self, *, whole: bool) -> CopyProgress:
+        return CopyProgress(
+            count=self._count, source_seq=self._at, source_time=self._time, open_turn=self._turn, anchor=self._anchor,
+            answered=self._answered, last_message=self._last_message, done=whole,
         )  # fmt: skip
 
     def take(self, seq: int, body: bytes) -> None:
@@ -130,7 +128,7 @@ def write(tx: Transaction, session_id: str, rows: Sequence[tuple[int, bytes]]) -
     )
 
 
-def seal(tx: Transaction, spec: SessionSpec, copied: Copied) -> None:
+def finish(tx: Transaction, spec: SessionSpec, copied: CopyProgress) -> None:
     """The copy is whole: the session's own log begins after it."""
     _creating(tx, spec.id)
     tx.db.execute(

@@ -11,9 +11,9 @@ from farsteer.core.events import QueueUpdate
 from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
-from farsteer.hub.store.base import Accepted, Hurried
-from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import joined_queue, partial
+from farsteer.hub.rules.view import combined_queue, encode_update
+from farsteer.hub.store.base import AcceptedItem, PrioritizedItem
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 _OPEN = "state IN ('accepted', 'queued', 'handed_over')"
 
@@ -26,19 +26,19 @@ def insert(tx: Transaction, session_id: str, item: QueueItem) -> None:
     )
 
 
-def accept(tx: Transaction, namespace: str, session_id: str, item: QueueItem) -> Accepted:
+def accept(tx: Transaction, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
     """Store `item`, or find the one that was stored under its local id before."""
     machine_id, state = _session(tx.db, namespace, session_id)
     known = _by_local_id(tx.db, session_id, item.local_id)
     if known is not None:
         n, stored = known
-        return Accepted(stored, _before(tx.db, session_id, n), repeated=True, machine_id=machine_id)
+        return AcceptedItem(stored, _before(tx.db, session_id, n), repeated=True, machine_id=machine_id)
     position = _before(tx.db, session_id, None)
     if position >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
     insert(tx, session_id, item)
     _tell_queue(tx, namespace, session_id, state)
-    return Accepted(without_data(item), position, repeated=False, machine_id=machine_id)
+    return AcceptedItem(without_data(item), position, repeated=False, machine_id=machine_id)
 
 
 def accepted(db: sqlite3.Connection, session_id: str) -> list[QueueItem]:
@@ -49,11 +49,11 @@ def accepted(db: sqlite3.Connection, session_id: str) -> list[QueueItem]:
     return [decode(body, QueueItem) for (body,) in rows]
 
 
-def offer(tx: Transaction, session_id: str, link: int) -> list[QueueItem]:
+def claim(tx: Transaction, session_id: str, link_id: int) -> list[QueueItem]:
     rows = tx.db.execute(
         f"UPDATE items SET offered = ? WHERE session_id = ? AND {_OPEN} AND state = 'accepted' AND offered != ?"  # noqa: S608
         " RETURNING n, payload",
-        (link, session_id, link),
+        (link_id, session_id, link_id),
     ).fetchall()
     offered = [decode(payload, QueueItem) for _, payload in sorted(rows)]
     return sorted(offered, key=lambda item: item.delivery is not Delivery.NOW)
@@ -83,7 +83,7 @@ def fail(tx: Transaction, session_id: str, item_id: str, reason: str) -> None:
     _tell_queue(tx, namespace, session_id, decode(state, SessionState), failed)
 
 
-def take_back(tx: Transaction, namespace: str, session_id: str, item_id: str) -> bool:
+def cancel(tx: Transaction, namespace: str, session_id: str, item_id: str) -> bool:
     _, session = _session(tx.db, namespace, session_id)
     row = tx.db.execute(
         "SELECT state, offered, body FROM items WHERE id = ? AND session_id = ?", (item_id, session_id)
@@ -105,7 +105,9 @@ def take_back(tx: Transaction, namespace: str, session_id: str, item_id: str) ->
     return True
 
 
-def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str, *, unseen: bool) -> Hurried:
+def prioritize(
+    tx: Transaction, namespace: str, session_id: str, item_id: str, *, ignore_claim: bool
+) -> PrioritizedItem:
     """Have an item that no runner has seen go as one to be sent now, whenever it goes."""
     machine_id, session = _session(tx.db, namespace, session_id)
     row = tx.db.execute(
@@ -119,18 +121,18 @@ def hurry(tx: Transaction, namespace: str, session_id: str, item_id: str, *, uns
         raise Conflict(
             f"this message is {state.value} already", code=ErrorCode.NOT_CANCELLABLE, state=state.value
         )
-    if state is not ItemState.ACCEPTED or (offered and not unseen):
-        return Hurried(machine_id, offered=True)
+    if state is not ItemState.ACCEPTED or (offered and not ignore_claim):
+        return PrioritizedItem(machine_id, claimed=True)
     body, payload = (
         encode(msgspec.structs.replace(decode(one, QueueItem), delivery=Delivery.NOW))
         for one in (body, payload)
     )
     tx.db.execute("UPDATE items SET body = ?, payload = ? WHERE id = ?", (body, payload, item_id))
     _tell_queue(tx, namespace, session_id, session)
-    return Hurried(machine_id, offered=False)
+    return PrioritizedItem(machine_id, claimed=False)
 
 
-def sessions_to_serve(db: sqlite3.Connection, namespace: str, machine_id: str) -> list[str]:
+def sessions_with_accepted_items(db: sqlite3.Connection, namespace: str, machine_id: str) -> list[str]:
     rows = db.execute(
         f"SELECT DISTINCT i.session_id FROM items AS i JOIN sessions AS s ON s.id = i.session_id"  # noqa: S608
         f" WHERE i.{_OPEN} AND i.state = 'accepted' AND s.machine_id = ? AND s.namespace = ? AND s.phase = 'live'",
@@ -180,8 +182,8 @@ def _tell_queue(
     tx: Transaction, namespace: str, session_id: str, state: SessionState, settled: QueueItem | None = None
 ) -> None:
     """The queue as it is now, and once more the item that has just got its outcome here."""
-    queue = joined_queue(state, accepted(tx.db, session_id))
+    queue = combined_queue(state, accepted(tx.db, session_id))
     if settled is not None:
         queue = (*queue, settled)
-    tx.tell(namespace, "session-updated", session_id, partial({"queue": queue, "updatedAt": tx.now}))
+    tx.tell(namespace, "session-updated", session_id, encode_update({"queue": queue, "updatedAt": tx.now}))
     tx.db.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (tx.now, session_id))

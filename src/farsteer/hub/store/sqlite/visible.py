@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 
-from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 Stretch = tuple[int, int]
 """The first and the last number of entries that follow each other."""

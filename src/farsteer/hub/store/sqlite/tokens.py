@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from farsteer.hub.store.base import TokenRow
-from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 
 def select(db: sqlite3.Connection) -> list[TokenRow]:

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from farsteer.hub.store import usage
+from farsteer.hub.store.sqlite import usage
 from farsteer.storage.migrations import Migration
 
 MIGRATIONS: tuple[Migration, ...] = (

@@ -77,7 +77,7 @@ def session_view(row: SessionRow) -> SessionView:
         worktree=state.worktree,
         native_id=state.native_id,
         turn_id=state.turn_id,
-        queue=joined_queue(state, row.accepted),
+        queue=combined_queue(state, row.accepted),
         approvals=state.approvals,
         pending_requests_count=len(state.approvals),
         usage=state.usage,
@@ -91,13 +91,13 @@ def session_view(row: SessionRow) -> SessionView:
     )
 
 
-def joined_queue(state: SessionState, accepted: Sequence[QueueItem]) -> Queue:
+def combined_queue(state: SessionState, accepted: Sequence[QueueItem]) -> Queue:
     """What the runner has queued, then what is on the way to it."""
     known = {item.id for item in state.queue}
     return (*state.queue, *(item for item in accepted if item.id not in known))
 
 
-def bare(state: SessionState) -> SessionState:
+def without_attachment_data(state: SessionState) -> SessionState:
     """The state as we keep it: the runner has the attachments of queued messages."""
     queue = tuple(map(without_data, state.queue))
     return state if queue == state.queue else msgspec.structs.replace(state, queue=queue)
@@ -121,6 +121,6 @@ def changed_fields(old: SessionState, new: SessionState) -> dict[str, object]:
     return changes
 
 
-def partial(changes: dict[str, object]) -> bytes:
+def encode_update(changes: dict[str, object]) -> bytes:
     """The data of a `session-updated` that says it is not the whole session."""
     return encode({"partial": True, **changes})

@@ -12,16 +12,18 @@ from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import ErrorCode, Forbidden, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.wire import decode, encode
-from farsteer.hub.store.base import Connected
-from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import partial, status_fields
+from farsteer.hub.rules.view import encode_update, status_fields
+from farsteer.hub.store.base import ConnectedMachine
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 _log = logging.getLogger(__name__)
 
 _SELECT = "SELECT id, active, active_at, created_at, info FROM machines"
 
 
-def connect(tx: Transaction, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]) -> Connected:
+def connect(
+    tx: Transaction, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
+) -> ConnectedMachine:
     row = tx.db.execute("SELECT namespace, active FROM machines WHERE id = ?", (machine.id,)).fetchone()
     if row is not None and row[0] != namespace:
         raise Forbidden("this machine id is taken")
@@ -53,10 +55,10 @@ def connect(tx: Transaction, namespace: str, machine: MachineInfo, sessions: Map
                 "session %s: its machine gave %d events and we hold %d; was it killed, or set back?",
                 id, seq, held[id],
             )  # fmt: skip
-    return Connected(
-        acked={id: held[id] for id in sessions if id in held},
-        unknown=[id for id in sessions if id in known and id not in held],
-        strangers=strangers,
+    return ConnectedMachine(
+        stored_seqs={id: held[id] for id in sessions if id in held},
+        deleted=[id for id in sessions if id in known and id not in held],
+        unknown=strangers,
     )
 
 
@@ -117,4 +119,4 @@ def _tell_sessions(tx: Transaction, namespace: str, machine_id: str, *, reachabl
     ).fetchall()
     for id, status in rows:
         shown = SessionStatus(status) if reachable else SessionStatus.UNREACHABLE
-        tx.tell_latest(namespace, "session-updated", id, partial(status_fields(shown)))
+        tx.tell_latest(namespace, "session-updated", id, encode_update(status_fields(shown)))

@@ -10,10 +10,10 @@ from farsteer.core.errors import NotFound
 from farsteer.core.events import Entry, decode_entry
 from farsteer.core.queue import REWIND_REASON, ItemState
 from farsteer.core.session import SessionState, apply
-from farsteer.hub.store import visible
-from farsteer.hub.store.base import Place, RewoundLog
-from farsteer.hub.store.sessions import find
-from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.store.base import RewindPoint, RewindResult
+from farsteer.hub.store.sqlite import visible
+from farsteer.hub.store.sqlite.sessions import find
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 _ANCHOR = b'"anchor":'
 _ANSWER = b'"kind":"agent_message"'
@@ -23,14 +23,14 @@ _LOOK_BACK = 1000
 """How far the last message before a cut is looked for."""
 
 
-def place(db: sqlite3.Connection, namespace: str, session_id: str, seq: int) -> Place:
+def place(db: sqlite3.Connection, namespace: str, session_id: str, seq: int) -> RewindPoint:
     held, cleared, copied = find(db, namespace, session_id, "seq, cleared_seq, copied")
     if not cleared < seq <= held or visible.hidden(db, session_id, seq):
         raise NotFound(f"there is no entry {seq} in this conversation")
     entry = _entry(db, session_id, copied, seq)
     first = _begins_at(db, session_id, copied, entry)
     anchor, answered = last_said(db, session_id, copied, first)
-    return Place(entry, first, anchor, answered, held)
+    return RewindPoint(entry, first, anchor, answered, held)
 
 
 def last_said(db: sqlite3.Connection, session_id: str, copied: int, before: int) -> tuple[str | None, bool]:
@@ -59,7 +59,9 @@ def follow(tx: Transaction, session_id: str, rewound: ev.Rewound, seq: int) -> N
     tx.db.execute("UPDATE sessions SET last_message = ? WHERE id = ?", (last, session_id))
 
 
-def result(db: sqlite3.Connection, namespace: str, session_id: str, first_seq: int, since: int) -> RewoundLog:
+def result(
+    db: sqlite3.Connection, namespace: str, session_id: str, first_seq: int, since: int
+) -> RewindResult:
     """What a rewind came to that began when the log had `since` entries."""
     (copied,) = find(db, namespace, session_id, "copied")
     cut = visible.hidden(db, session_id, first_seq)
@@ -75,7 +77,7 @@ def result(db: sqlite3.Connection, namespace: str, session_id: str, first_seq: i
                 and update.reason == REWIND_REASON
             ):
                 cancelled.append(update.item_id)
-    return RewoundLog(seq=cut[1] + 1, cancelled=cancelled)
+    return RewindResult(seq=cut[1] + 1, cancelled=cancelled)
 
 
 def shown_text(event: ev.SessionEvent) -> str | None:

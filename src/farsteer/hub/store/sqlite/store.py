@@ -18,27 +18,29 @@ from farsteer.core.errors import Unavailable
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import Feed, SyncEvent
-from farsteer.hub.store import copies, items, log, machines, rewinds, sessions, tokens, usage
+from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.store.base import (
-    Accepted,
-    Appended,
-    Connected,
-    Copied,
+    AcceptedItem,
+    AppendResult,
+    AppendStatus,
+    ConnectedMachine,
+    CopyProgress,
     FeedBounds,
     FeedPage,
-    Hurried,
     LogPage,
-    Place,
-    Recalled,
-    Resolved,
-    RewoundLog,
+    PrioritizedItem,
+    Resolution,
+    RewindPoint,
+    RewindResult,
+    SeqRange,
     SessionFilter,
+    StoredResponse,
     TokenRow,
     UsageFilter,
 )
-from farsteer.hub.store.schema import MIGRATIONS
-from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import SessionRow
+from farsteer.hub.store.sqlite import copies, items, log, machines, rewinds, sessions, tokens, usage
+from farsteer.hub.store.sqlite.schema import MIGRATIONS
+from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.link.messages import EncodedEntry
 from farsteer.storage.readers import Readers
 from farsteer.storage.writer import Writer
@@ -58,10 +60,15 @@ class SqliteStore:
         self._epoch = epoch
         self._clock = clock
         self._purges: set[asyncio.Task[None]] = set()
+        self._links: dict[tuple[str, str], int] = {}
+        """The link of each connected machine. In memory, since only this process uses the database."""
 
     @classmethod
     async def open(cls, path: Path, feed: Feed, *, clock: Clock = now_ms) -> SqliteStore:
-        """Open or create it, and finish what a former life of the hub left half done."""
+        """Open or create the database, and end what an earlier run of the hub left unfinished.
+
+        Raises Unavailable if the file cannot be opened.
+        """
         try:
             writer = await Writer.open(path, MIGRATIONS)
         except sqlite3.DatabaseError as error:
@@ -69,6 +76,7 @@ class SqliteStore:
         try:
             store = cls(writer, Readers(path), feed, await writer.run(_epoch), clock)
             await store._recover()
+            feed.start_at((await store._read(log.bounds)).highest)
         except BaseException:
             await writer.close()
             raise
@@ -121,7 +129,7 @@ class SqliteStore:
 
     # -- the feed
 
-    async def feed_after(
+    async def read_feed(
         self,
         namespace: str,
         cursor: int,
@@ -131,40 +139,50 @@ class SqliteStore:
         limit: int = 1000,
     ) -> FeedPage:
         return await self._read(
-            lambda db: log.feed_after(
+            lambda db: log.read_feed(
                 db, self._epoch, namespace, cursor, session_id=session_id, types=types, limit=limit
             )
         )
 
-    async def feed_bounds(self) -> FeedBounds:
+    async def feed_bounds(self, namespace: str) -> FeedBounds:
         return await self._read(log.bounds)
 
     # -- logs
 
-    async def append(
+    async def append_entries(
         self,
         namespace: str,
         machine_id: str,
         session_id: str,
-        items: Sequence[EncodedEntry],
+        entries: Sequence[EncodedEntry],
         state: SessionState | None,
-    ) -> asyncio.Future[Appended]:
-        return await self._submit(lambda tx: log.append(tx, namespace, machine_id, session_id, items, state))
+        *,
+        link_id: int,
+    ) -> asyncio.Future[AppendResult]:
+        if self._links.get((namespace, machine_id), link_id) != link_id:
+            refused = asyncio.get_running_loop().create_future()
+            refused.set_result(AppendResult(AppendStatus.STALE_LINK))
+            return refused
+        return await self._submit(
+            lambda tx: log.append(tx, namespace, machine_id, session_id, entries, state)
+        )
 
-    async def page(
+    async def read_page(
         self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
     ) -> LogPage:
         return await self._read(
             lambda db: log.page(db, namespace, session_id, limit=limit, before=before, after=after)
         )
 
-    async def place(self, namespace: str, session_id: str, seq: int) -> Place:
+    async def find_rewind_point(self, namespace: str, session_id: str, seq: int) -> RewindPoint:
         return await self._read(lambda db: rewinds.place(db, namespace, session_id, seq))
 
-    async def rewound(self, namespace: str, session_id: str, first_seq: int, since: int) -> RewoundLog:
+    async def find_rewind_result(
+        self, namespace: str, session_id: str, first_seq: int, since: int
+    ) -> RewindResult:
         return await self._read(lambda db: rewinds.result(db, namespace, session_id, first_seq, since))
 
-    async def clear(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
+    async def clear_messages(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
         return await self._change(lambda tx: log.clear(tx, namespace, session_id, keep))
 
     # -- sessions
@@ -172,49 +190,49 @@ class SqliteStore:
     async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
         await self._change(lambda tx: sessions.begin(tx, namespace, spec))
 
-    async def visible(self, namespace: str, session_id: str, upto: int | None) -> list[tuple[int, int]]:
+    async def visible_ranges(self, namespace: str, session_id: str, upto: int | None) -> list[SeqRange]:
         return await self._read(lambda db: copies.stretches(db, namespace, session_id, upto))
 
-    async def copy(
+    async def copy_entries(
         self,
         namespace: str,
-        source: str,
-        target: str,
-        stretches: Sequence[tuple[int, int]],
-        so_far: Copied,
-    ) -> Copied:
+        source_id: str,
+        target_id: str,
+        ranges: Sequence[SeqRange],
+        progress: CopyProgress,
+    ) -> CopyProgress:
         rows, copied = await self._read(
-            lambda db: copies.read(db, namespace, source, target, stretches, so_far)
+            lambda db: copies.read(db, namespace, source_id, target_id, ranges, progress)
         )
-        await self._change(lambda tx: copies.write(tx, target, rows))
+        await self._change(lambda tx: copies.write(tx, target_id, rows))
         return copied
 
-    async def seal_copy(self, spec: SessionSpec, copied: Copied) -> None:
-        await self._change(lambda tx: copies.seal(tx, spec, copied))
+    async def finish_copy(self, spec: SessionSpec, progress: CopyProgress) -> None:
+        await self._change(lambda tx: copies.finish(tx, spec, progress))
 
     async def finish_session(
         self,
         session_id: str,
         state: SessionState | None,
         *,
-        item: QueueItem | None,
-        remember: tuple[str, Recalled] | None,
+        first_message: QueueItem | None = None,
+        response: StoredResponse | None = None,
     ) -> SessionView:
-        return await self._change(lambda tx: sessions.finish(tx, session_id, state, item, remember))
+        return await self._change(lambda tx: sessions.finish(tx, session_id, state, first_message, response))
 
-    async def discard_session(self, session_id: str, *, there: bool = False) -> None:
-        if await self._change(lambda tx: sessions.discard(tx, session_id, there=there)):
+    async def discard_session(self, session_id: str, *, keep_tombstone: bool = False) -> None:
+        if await self._change(lambda tx: sessions.discard(tx, session_id, keep_tombstone=keep_tombstone)):
             self._start_purge(session_id)
 
-    async def session(self, namespace: str, session_id: str) -> SessionRow:
+    async def get_session(self, namespace: str, session_id: str) -> SessionRow:
         return await self._read(lambda db: sessions.read(db, namespace, session_id))
 
-    async def sessions(
+    async def list_sessions(
         self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
     ) -> list[SessionRow]:
         return await self._read(lambda db: sessions.select(db, namespace, where, limit=limit, after=after))
 
-    async def sessions_waiting(self, namespace: str) -> list[SessionRow]:
+    async def list_sessions_with_approvals(self, namespace: str) -> list[SessionRow]:
         return await self._read(lambda db: sessions.waiting(db, namespace))
 
     async def delete_session(self, namespace: str, session_id: str) -> str:
@@ -231,88 +249,94 @@ class SqliteStore:
         while not await self._change(lambda tx: sessions.purge(tx, session_id)):
             pass
 
-    async def count_sessions(self) -> dict[str, int]:
-        return await self._read(sessions.counts)
-
-    async def resolved(self, namespace: str, session_id: str, approval_id: str) -> Resolved | None:
-        def read(db: sqlite3.Connection) -> Resolved | None:
+    async def find_resolution(self, namespace: str, session_id: str, approval_id: str) -> Resolution | None:
+        def read(db: sqlite3.Connection) -> Resolution | None:
             sessions.find(db, namespace, session_id, "id")
             row = db.execute(
                 "SELECT outcome, by FROM resolved WHERE session_id = ? AND approval_id = ?",
                 (session_id, approval_id),
             ).fetchone()
-            return None if row is None else Resolved(Outcome(row[0]), row[1])
+            return None if row is None else Resolution(Outcome(row[0]), row[1])
 
         return await self._read(read)
 
-    async def recall(self, namespace: str, key: str) -> Recalled | None:
-        def read(db: sqlite3.Connection) -> Recalled | None:
+    async def find_response(self, namespace: str, key: str) -> StoredResponse | None:
+        def read(db: sqlite3.Connection) -> StoredResponse | None:
             row = db.execute(
-                "SELECT digest, response FROM idempotency WHERE namespace = ? AND key = ?", (namespace, key)
+                "SELECT key, digest, response FROM idempotency WHERE namespace = ? AND key = ?",
+                (namespace, key),
             ).fetchone()
-            return None if row is None else Recalled(*row)
+            return None if row is None else StoredResponse(*row)
 
         return await self._read(read)
 
-    async def unused_id(self, session_id: str) -> bool:
+    async def is_session_id_unused(self, session_id: str) -> bool:
         def read(db: sqlite3.Connection) -> bool:
             return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
 
         return await self._read(read)
 
-    async def usage(
+    async def report_usage(
         self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
     ) -> UsageResponse:
         return await self._read(lambda db: usage.report(db, namespace, where, group_by, limit))
 
     # -- messages on their way
 
-    async def accept(self, namespace: str, session_id: str, item: QueueItem) -> Accepted:
+    async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
         return await self._change(lambda tx: items.accept(tx, namespace, session_id, item))
 
-    async def offer(self, session_id: str, link: int) -> list[QueueItem]:
-        return await self._change(lambda tx: items.offer(tx, session_id, link))
+    async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:
+        return await self._change(lambda tx: items.claim(tx, session_id, link_id))
 
-    async def fail(self, session_id: str, item_id: str, reason: str) -> None:
+    async def fail_item(self, session_id: str, item_id: str, reason: str) -> None:
         await self._change(lambda tx: items.fail(tx, session_id, item_id, reason))
 
-    async def take_back(self, namespace: str, session_id: str, item_id: str) -> bool:
-        return await self._change(lambda tx: items.take_back(tx, namespace, session_id, item_id))
+    async def cancel_item(self, namespace: str, session_id: str, item_id: str) -> bool:
+        return await self._change(lambda tx: items.cancel(tx, namespace, session_id, item_id))
 
-    async def hurry(self, namespace: str, session_id: str, item_id: str, *, unseen: bool = False) -> Hurried:
-        return await self._change(lambda tx: items.hurry(tx, namespace, session_id, item_id, unseen=unseen))
+    async def prioritize_item(
+        self, namespace: str, session_id: str, item_id: str, *, ignore_claim: bool = False
+    ) -> PrioritizedItem:
+        return await self._change(
+            lambda tx: items.prioritize(tx, namespace, session_id, item_id, ignore_claim=ignore_claim)
+        )
 
-    async def sessions_to_serve(self, namespace: str, machine_id: str) -> list[str]:
-        return await self._read(lambda db: items.sessions_to_serve(db, namespace, machine_id))
+    async def list_sessions_with_accepted_items(self, namespace: str, machine_id: str) -> list[str]:
+        return await self._read(lambda db: items.sessions_with_accepted_items(db, namespace, machine_id))
 
     # -- machines
 
     async def connect_machine(
-        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
-    ) -> Connected:
+        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
+    ) -> ConnectedMachine:
+        self._links[namespace, machine.id] = link_id
         return await self._change(lambda tx: machines.connect(tx, namespace, machine, sessions))
 
-    async def disconnect_machine(self, namespace: str, machine_id: str) -> None:
+    async def disconnect_machine(self, namespace: str, machine_id: str, *, link_id: int) -> None:
+        if self._links.get((namespace, machine_id)) != link_id:
+            return
+        del self._links[namespace, machine_id]
         await self._change(lambda tx: machines.disconnect(tx, namespace, machine_id))
 
-    async def machines(self, namespace: str) -> list[MachineView]:
+    async def list_machines(self, namespace: str) -> list[MachineView]:
         return await self._read(lambda db: machines.select(db, namespace))
 
-    async def machine(self, namespace: str, machine_id: str) -> MachineView:
+    async def get_machine(self, namespace: str, machine_id: str) -> MachineView:
         return await self._read(lambda db: machines.read(db, namespace, machine_id))
 
     # -- tokens
 
-    async def tokens(self) -> list[TokenRow]:
+    async def list_tokens(self) -> list[TokenRow]:
         return await self._read(tokens.select)
 
     async def add_token(self, token: TokenRow) -> None:
         await self._change(partial(tokens.insert, token=token))
 
-    async def remove_token(self, token_id: str) -> None:
+    async def delete_token(self, token_id: str) -> None:
         await self._change(partial(tokens.delete, token_id=token_id))
 
-    async def token_used(self, token_id: str, at: int) -> None:
+    async def record_token_use(self, token_id: str, at: int) -> None:
         await self._change(partial(tokens.touch, token_id=token_id, at=at))
 
 

@@ -11,10 +11,10 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
-from farsteer.hub.store import items as item_table
-from farsteer.hub.store.base import Recalled, SessionFilter
-from farsteer.hub.store.transaction import Transaction
-from farsteer.hub.view import SessionRow, bare, session_view
+from farsteer.hub.rules.view import SessionRow, session_view, without_attachment_data
+from farsteer.hub.store.base import SessionFilter, StoredResponse
+from farsteer.hub.store.sqlite import items as item_table
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 CREATING = "creating"
 LIVE = "live"
@@ -110,15 +110,6 @@ def waiting(db: sqlite3.Connection, namespace: str) -> list[SessionRow]:
     return [_row(db, row) for row in rows]
 
 
-def counts(db: sqlite3.Connection) -> dict[str, int]:
-    return dict(
-        db.execute(
-            "SELECT CASE WHEN m.active THEN s.status ELSE 'unreachable' END, count(*) FROM sessions AS s"
-            " LEFT JOIN machines AS m ON m.id = s.machine_id WHERE s.phase = 'live' GROUP BY 1"
-        ).fetchall()
-    )
-
-
 # -- changes
 
 
@@ -166,8 +157,8 @@ def finish(
     tx: Transaction,
     session_id: str,
     state: SessionState | None,
-    item: QueueItem | None,
-    remember: tuple[str, Recalled] | None,
+    first_message: QueueItem | None,
+    response: StoredResponse | None,
 ) -> SessionView:
     row = tx.db.execute(
         "SELECT namespace, seq, spec, state FROM sessions WHERE id = ? AND phase = ?", (session_id, CREATING)
@@ -178,8 +169,8 @@ def finish(
     spec = decode(asked, SessionSpec)
     write_state(tx, session_id, seq, _newest(spec, stored, state))
     tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (LIVE, session_id))
-    if item is not None:
-        item_table.insert(tx, session_id, item)
+    if first_message is not None:
+        item_table.insert(tx, session_id, first_message)
     view = session_view(read(tx.db, namespace, session_id))
     tx.tell(namespace, "session-added", session_id, encode(view))
     if spec.native_id is None:
@@ -192,12 +183,11 @@ def finish(
         tx.db.execute("INSERT INTO copies SELECT * FROM held WHERE session_id = ?", (session_id,))
         tx.db.execute("UPDATE sessions SET copied = ? WHERE id = ?", (seq, session_id))
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
-    if remember is not None:
-        key, recalled = remember
+    if response is not None:
         tx.db.execute(
             "INSERT OR REPLACE INTO idempotency (namespace, key, digest, response, created_at)"
             " VALUES (?, ?, ?, ?, ?)",
-            (namespace, key, recalled.digest, recalled.response, tx.now),
+            (namespace, response.key, response.digest, response.response, tx.now),
         )
     return view
 
@@ -207,22 +197,22 @@ def _newest(spec: SessionSpec, stored: bytes | None, given: SessionState | None)
     if stored is None:
         return given or SessionState(id=spec.id, agent=spec.agent or "", directory=spec.directory)
     known = decode(stored, SessionState)
-    return bare(given) if given is not None and given.seq > known.seq else known
+    return without_attachment_data(given) if given is not None and given.seq > known.seq else known
 
 
-def discard(tx: Transaction, session_id: str, *, there: bool) -> bool:
-    """`there`: the runner may have made it. True: there is something to purge."""
+def discard(tx: Transaction, session_id: str, *, keep_tombstone: bool) -> bool:
+    """`keep_tombstone`: the runner may have made it. True: there is something to purge."""
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
-    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING, there=there)
+    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING, keep_tombstone=keep_tombstone)
 
 
 def discard_unfinished(tx: Transaction) -> None:
     """Creations that a former life of the hub left behind: their callers got no answer."""
     tx.db.execute("DELETE FROM held")
-    _discard(tx, "phase = ?", CREATING, there=True)
+    _discard(tx, "phase = ?", CREATING, keep_tombstone=True)
 
 
-def _discard(tx: Transaction, where: str, *values: str, there: bool) -> bool:
+def _discard(tx: Transaction, where: str, *values: str, keep_tombstone: bool) -> bool:
     """A fork may have copied much already: that is purged like a deleted session.
 
     One that a runner may have leaves a tombstone: a runner is told to forget what we know to be gone, and nothing else.
@@ -232,7 +222,7 @@ def _discard(tx: Transaction, where: str, *values: str, there: bool) -> bool:
         " AND EXISTS (SELECT 1 FROM copies WHERE session_id = sessions.id)",
         (PURGING, *values),
     ).rowcount
-    if there:
+    if keep_tombstone:
         tx.db.execute(
             f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}",  # noqa: S608
             (DELETED, *values),

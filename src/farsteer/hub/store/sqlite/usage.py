@@ -16,8 +16,8 @@ from farsteer.core.events import Entry, UsageUpdate, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode
 from farsteer.hub.store.base import UsageFilter
-from farsteer.hub.store.sessions import find
-from farsteer.hub.store.transaction import Transaction
+from farsteer.hub.store.sqlite.sessions import find
+from farsteer.hub.store.sqlite.transaction import Transaction
 
 KIND = "usage_update"
 

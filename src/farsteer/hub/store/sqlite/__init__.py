@@ -1,0 +1,1 @@
+"""The store of one hub in a SQLite database: one module for each group of tables."""
