@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from farsteer.faces.droid.lobby import Options
 from farsteer.faces.droid.server import Server
+from farsteer.faces.droid.sessions import ServerOptions
 from farsteer.faces.hub_connection import OpenHub
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
@@ -198,7 +198,7 @@ async def droid(
 
 
 @asynccontextmanager
-async def droid_here(hub: OpenHub, options: Options) -> AsyncIterator[DroidClient]:
+async def droid_here(hub: OpenHub, options: ServerOptions) -> AsyncIterator[DroidClient]:
     """The face inside this process: all of it but the start of an interpreter."""
     (our_end, its_out), (its_in, our_out) = os.pipe(), os.pipe()
     loop, heard = asyncio.get_running_loop(), asyncio.StreamReader(_LIMIT)

@@ -14,11 +14,11 @@ from farsteer.cli import context
 from farsteer.cli.exec import DROID_FORMAT, is_remote, steering
 from farsteer.cli.logs import log_to_stderr
 from farsteer.cli.main import DONE
+from farsteer.core.droid import AUTONOMY_LEVELS, permission_mode
 from farsteer.core.errors import BadRequest
-from farsteer.faces.droid.dialect import DIALECTS, DOCUMENTED
-from farsteer.faces.droid.lobby import Options
-from farsteer.faces.droid.modes import LEVELS, level_mode, wanted_effort
-from farsteer.faces.droid.params import Dials
+from farsteer.faces.droid.params import SettingsParams
+from farsteer.faces.droid.protocol import DEFAULT_DIALECT, DIALECTS
+from farsteer.faces.droid.sessions import ServerOptions
 
 if TYPE_CHECKING:
     from farsteer.client.hub_client import HubClient
@@ -61,25 +61,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-s", "--session-id", metavar="ID", help="be in this session from the start")
     parser.add_argument("-m", "--model", metavar="M", help="the model of sessions that name none")
     parser.add_argument("-r", "--reasoning-effort", metavar="E", help="the effort of sessions that name none")
-    parser.add_argument("--auto", choices=LEVELS, help="the autonomy of sessions that name none")
+    parser.add_argument("--auto", choices=AUTONOMY_LEVELS, help="the autonomy of sessions that name none")
     parser.add_argument(
         "--droid-version",
         choices=[*DIALECTS],
-        default=DOCUMENTED.version,
+        default=DEFAULT_DIALECT.version,
         help="whose words for errors and autonomy to use (default: %(default)s)",
     )
     return parser
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace) -> ServerOptions:
     agent = arguments.agent or (None if is_remote(arguments) else "demo")
-    return Options(
+    return ServerOptions(
         directory=arguments.cwd,
         agent=agent,
         machine=arguments.machine,
         model=arguments.model,
-        mode=level_mode(arguments.auto) if arguments.auto else None,
-        effort=wanted_effort(Dials(reasoning_effort=arguments.reasoning_effort)),
+        mode=permission_mode(autonomy_level=arguments.auto),
+        effort=SettingsParams(reasoning_effort=arguments.reasoning_effort).requested_effort(),
         session_id=arguments.session_id,
         dialect=DIALECTS[arguments.droid_version],
     )
@@ -98,6 +98,6 @@ async def _run(arguments: argparse.Namespace) -> int:
 
     server = Server(_options(arguments), StdinReader(source), StdoutWriter(target), hub)
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, server.leave)
+        asyncio.get_running_loop().add_signal_handler(number, server.shut_down)
     await server.run()
     return DONE

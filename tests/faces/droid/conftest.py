@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from farsteer.cli.embedded import embedded
-from farsteer.faces.droid.dialect import DIALECTS
-from farsteer.faces.droid.lobby import Options
+from farsteer.faces.droid.protocol import DIALECTS
+from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid_here
 
 
@@ -22,13 +22,13 @@ def desk(home: Path) -> Path:
 @pytest.fixture
 async def client(home: Path) -> AsyncIterator[DroidClient]:
     """A client of the face as it is by default."""
-    async with droid_here(partial(embedded, home), Options(agent="demo")) as client:
+    async with droid_here(partial(embedded, home), ServerOptions(agent="demo")) as client:
         yield client
 
 
 @pytest.fixture
 async def newer(home: Path) -> AsyncIterator[DroidClient]:
     """A client of the face in the words of the newest CLI."""
-    options = Options(agent="demo", dialect=DIALECTS["0.215"])
+    options = ServerOptions(agent="demo", dialect=DIALECTS["0.215"])
     async with droid_here(partial(embedded, home), options) as client:
         yield client

@@ -9,15 +9,15 @@ import pytest
 
 from farsteer.core.events import DiffBlock, Location, TextBlock, ToolCall, ToolContent, ToolStatus
 from farsteer.core.modes import ToolKind
-from farsteer.faces.droid.notes import ToolUse
-from farsteer.faces.droid.repository import Repository, repository_of
-from farsteer.faces.droid.tools import commands_in, result_text, tool_use
+from farsteer.faces.droid.protocol import ToolUse
+from farsteer.faces.droid.sessions import GitRepository, git_repository
+from farsteer.faces.droid.tools import programs_in, result_text, tool_use_of
 
 
 def call(
     kind: ToolKind, tool: str | None, given: dict[str, Any] | None = None, *content: ToolContent
 ) -> ToolUse:
-    return tool_use(
+    return tool_use_of(
         ToolCall(
             tool_call_id="c", title="The title", tool_kind=kind, status=ToolStatus.PENDING, tool=tool, input=given,
             content=content,
@@ -54,7 +54,7 @@ def test_a_change_of_a_file_is_create_or_edit() -> None:
         status=ToolStatus.PENDING,
         locations=(Location("b"),),
     )
-    assert tool_use(read, "/desk").input == {"file_path": "/desk/b"}
+    assert tool_use_of(read, "/desk").input == {"file_path": "/desk/b"}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_change_of_a_file_is_create_or_edit() -> None:
     ],
 )
 def test_the_programs_of_a_command(line: str, commands: list[str]) -> None:
-    assert commands_in(line) == commands
+    assert programs_in(line) == commands
 
 
 def test_results_say_how_it_went() -> None:
@@ -94,11 +94,11 @@ def test_results_say_how_it_went() -> None:
     ],
 )
 def test_the_repository_of_a_directory(tmp_path: Path, url: str, owner: str, name: str) -> None:
-    assert repository_of("/nowhere/at/all") is None
+    assert git_repository("/nowhere/at/all") is None
     inside = tmp_path / "project" / "src"
     inside.mkdir(parents=True)
     git = tmp_path / "project" / ".git"
     git.mkdir()
-    assert repository_of(str(inside)) == Repository(repo_name="project")
+    assert git_repository(str(inside)) == GitRepository(repo_name="project")
     (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n')
-    assert repository_of(str(inside)) == Repository(repo_name=name, owner=owner)
+    assert git_repository(str(inside)) == GitRepository(repo_name=name, owner=owner)

@@ -12,8 +12,8 @@ import pytest
 from farsteer.client import AsyncClient
 from farsteer.client.access import HubFile, hub_file
 from farsteer.core.wire import encode
-from farsteer.faces.droid.dialect import DIALECTS
-from farsteer.faces.droid.lobby import Options
+from farsteer.faces.droid.protocol import DIALECTS
+from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid, droid_here, note_of, of, text_of
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
@@ -30,7 +30,7 @@ async def owner(stack: Stack) -> Account:
 
 
 def face(stack: Stack, version: str = "0.57") -> AbstractAsyncContextManager[DroidClient]:
-    options = Options(agent="demo", dialect=DIALECTS[version])
+    options = ServerOptions(agent="demo", dialect=DIALECTS[version])
     return droid_here(lambda: AsyncClient(stack.url, OWNER), options)
 
 

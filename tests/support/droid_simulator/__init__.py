@@ -1,7 +1,7 @@
-"""A program that behaves as Droid does, in several of its versions, and misbehaves on request.
+"""A program that behaves like Droid, in several of its versions, and shows faults on request.
 
-It speaks the face's vocabulary, keeps its sessions on disk where Droid does, and does what the user's text says:
-`python -m tests.support.droid_simulator --help` lists it. `install` makes an executable of it, to be found as `droid`.
+It uses the face's protocol, keeps its sessions on disk where Droid does, and follows the commands in the user's text:
+`python -m tests.support.droid_simulator --help` lists them. `install` makes an executable of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def install(folder: Path, profile: str, *options: str) -> str:
-    """The path of an executable that is this simulator in that version. `options` are those of its command line."""
+    """Write an executable that runs the simulator in this version, with these options, and return its path."""
     path = folder / f"droid-{profile}"
     command = [sys.executable, "-m", __name__, "--profile", profile, *options]
     path.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(_ROOT))} exec {shlex.join(command)} "$@"\n')

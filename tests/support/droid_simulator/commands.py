@@ -1,4 +1,4 @@
-"""What can be said to the simulator, one command per line; anything else gets an answer."""
+"""The commands that the simulator follows, one per line of the user's text. Any other text gets an answer."""
 
 from __future__ import annotations
 
@@ -8,53 +8,58 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from farsteer.core.droid import (
+    CANCEL,
+    EXIT_SPEC_MODE,
+    PLAN_OPTION_MODES,
+    PROCEED_NEW_SESSION,
+    SPEC_HANDOFF,
+    ToolName,
+    WorkingState,
+    autonomy_level,
+)
 from farsteer.core.ids import new_id
-from farsteer.faces.droid.notes import McpAuthRequired, Text, ToolUse
-from tests.support.droid_simulator import snapshots, store
-from tests.support.droid_simulator.turn import Over, Turn, risk
+from farsteer.faces.droid.protocol import McpAuthRequired, Message, TextContent, ToolUse
+from tests.support.droid_simulator import store
+from tests.support.droid_simulator.turn import Turn, TurnOver, risk_level
 
 Perform = Callable[[Turn, str], Awaitable[None]]
 COMMANDS: dict[str, tuple[str, Perform]] = {}
-_REFUSED = "Error: Plan not approved - remaining in Spec Mode. Provide feedback to refine the spec."
-_LEVELS = {
-    "proceed_auto_run_low": "low",
-    "proceed_auto_run_medium": "medium",
-    "proceed_auto_run_high": "high",
-}
-_FIVE = [
+_PLAN_DENIED = "Error: Plan not approved - remaining in Spec Mode. Provide feedback to refine the spec."
+_PLAN_OPTIONS = [
     {"label": "Proceed with implementation", "value": "proceed_once"},
     {"label": "Proceed, and allow file edits and read-only commands (Low)", "value": "proceed_auto_run_low"},
     {"label": "Proceed, and allow reversible commands (Medium)", "value": "proceed_auto_run_medium"},
     {"label": "Proceed, and allow all commands (High)", "value": "proceed_auto_run_high"},
 ]
-_NEW_SESSION = [
-    {"label": "Proceed in a new session", "value": "proceed_new_session"},
+_NEW_SESSION_OPTIONS = [
+    {"label": "Proceed in a new session", "value": PROCEED_NEW_SESSION},
     *(
-        {"label": f"… ({level})", "value": f"proceed_new_session_{level}"}
+        {"label": f"… ({level})", "value": f"{PROCEED_NEW_SESSION}_{level}"}
         for level in ("low", "medium", "high")
     ),
 ]
-_NO = {"label": "No, keep iterating on spec", "value": "cancel"}
+_DENY_OPTION = {"label": "No, keep iterating on spec", "value": CANCEL}
 
 
 def command(name: str, about: str) -> Callable[[Perform], Perform]:
-    def keep(perform: Perform) -> Perform:
+    def register(perform: Perform) -> Perform:
         COMMANDS[name] = about, perform
         return perform
 
-    return keep
+    return register
 
 
 async def perform(turn: Turn) -> None:
     lines = [line.strip() for line in turn.text.splitlines() if line.strip()]
     found = [_find(line) for line in lines]
     if not lines or found[0] is None:
-        turn.final = True
+        turn.is_last_command = True
         await turn.say(f"You said “{turn.text}”.", last=True)
         return
     script = [one for one in found if one is not None]
     for number, (name, argument) in enumerate(script, 1):
-        turn.final = number == len(script)
+        turn.is_last_command = number == len(script)
         await COMMANDS[name][1](turn, argument)
 
 
@@ -79,52 +84,49 @@ async def _work(turn: Turn, argument: str) -> None:
     await turn.say(" ".join(f"word{number}" for number in range(1200)), pace=0.05, last=True)
 
 
-@command("recall", "says what the person has said so far")
+@command("recall", "repeats the user's messages so far")
 async def _recall(turn: Turn, argument: str) -> None:
-    said = [
-        block.text
-        for message in turn.voice.here.messages[:-1]
-        if message.role == "user" and message.visibility is None
-        for block in message.content
-        if isinstance(block, Text)
-    ]
-    await turn.say("\n".join(said) or "nothing", last=True)
+    messages = [message for message in turn.output.current.messages[:-1] if message.role == "user"]
+    await turn.say("\n".join(_texts(messages)) or "nothing", last=True)
 
 
-@command("transcript", "says all that was said before, by both sides")
+@command("transcript", "repeats all messages so far")
 async def _transcript(turn: Turn, argument: str) -> None:
-    said = [
+    await turn.say("\n".join(_texts(turn.output.current.messages[:-1])) or "nothing", last=True)
+
+
+def _texts(messages: list[Message]) -> list[str]:
+    return [
         block.text
-        for message in turn.voice.here.messages[:-1]
+        for message in messages
         if message.visibility is None
         for block in message.content
-        if isinstance(block, Text)
+        if isinstance(block, TextContent)
     ]
-    await turn.say("\n".join(said) or "nothing", last=True)
 
 
 @command("run", "runs a shell command")
 async def _run(turn: Turn, argument: str) -> None:
-    level = risk(argument)
+    level = risk_level(argument)
     given = {
         "command": argument, "timeout": 60, "summary": argument[:40], "riskLevel": level,
         "riskLevelReason": f"It looks {level}",
     }  # fmt: skip
-    await turn.use("Execute", given, turn.shell)
+    await turn.run_tool(ToolName.EXECUTE, given, turn.run_shell)
     await turn.say("Done.", last=True)
 
 
 @command("write", "writes a file: its name and its text")
 async def _write(turn: Turn, argument: str) -> None:
     name, _, text = argument.partition(" ")
-    path = os.path.join(turn.voice.here.directory, name)
+    path = os.path.join(turn.output.current.directory, name)
 
-    async def act(use: ToolUse) -> tuple[str, bool]:
-        snapshots.note(turn.voice.here.id, turn.id, path)
+    async def write_file(use: ToolUse) -> tuple[str, bool]:
+        store.copy_file(turn.output.current.id, turn.id, path)
         await asyncio.to_thread(Path(path).write_text, text)
         return "File created successfully", False
 
-    await turn.use("Create", {"file_path": path, "content": text}, act)
+    await turn.run_tool(ToolName.CREATE, {"file_path": path, "content": text}, write_file)
     await turn.say("Done.", last=True)
 
 
@@ -138,65 +140,67 @@ async def _ask(turn: Turn, argument: str) -> None:
             {"index": 2, "topic": "Features", "question": "Which features?", "options": ["Auth", "Login"],
              "multiSelect": True}
         )  # fmt: skip
-    chosen = await turn.question(*questions)
-    await turn.say(f"You chose {chosen or 'nothing'}.", last=True)
+    answer = await turn.ask_user(*questions)
+    await turn.say(f"You chose {answer or 'nothing'}.", last=True)
 
 
 @command("plan", "proposes a plan; the names of several are separated by |")
 async def _plan(turn: Turn, argument: str) -> None:
-    voice = turn.voice
+    output = turn.output
     names = [name.strip() for name in argument.split("|")] if argument else []
     given: dict[str, Any] = {"plan": "# Plan\n\n1. Create a file", "title": "My Spec"}
-    details = {"type": "exit_spec_mode", **given}
+    details = {"type": EXIT_SPEC_MODE, **given}
     if names:
         given["optionNames"] = names
-        if voice.profile.names_plans:
+        if output.profile.names_plans_in_details:
             details["optionNames"] = names
-    use = turn.new_use("ExitSpecMode", given)
-    await turn.announce(use)
-    options = [*_FIVE, *(_NEW_SESSION if voice.profile.hands_over else []), _NO]
-    word, selected = await turn.permit(use, "exit_spec_mode", details, options)
-    if word == "cancel":
-        await turn.conclude(use, _REFUSED, failed=True)
-        raise Over
-    settings = voice.here.settings
-    settings.spec, settings.level = False, _LEVELS.get(word, "off")
-    store.save(voice.here)
-    await voice.settings()
-    edited = selected is not None and selected.edited_spec_content is not None
+    use = turn.new_tool_use(ToolName.EXIT_SPEC_MODE, given)
+    await turn.announce_tool(use)
+    new_session = _NEW_SESSION_OPTIONS if output.profile.hands_off_plans else []
+    options = [*_PLAN_OPTIONS, *new_session, _DENY_OPTION]
+    selected, answer = await turn.request_permission(use, EXIT_SPEC_MODE, details, options)
+    if selected == CANCEL:
+        await turn.finish_tool(use, _PLAN_DENIED, failed=True)
+        raise TurnOver
+    settings = output.current.settings
+    mode = PLAN_OPTION_MODES.get(selected)
+    settings.spec, settings.level = False, "off" if mode is None else autonomy_level(mode)
+    store.save(output.current)
+    await output.notify_settings()
+    edited = answer is not None and answer.edited_spec_content is not None
     message = "The plan has been saved and edited." if edited else "Spec mode exited."
-    if word.startswith("proceed_new_session"):
-        await _hand_over(turn, use, word.removeprefix("proceed_new_session").lstrip("_"))
+    if selected.startswith(PROCEED_NEW_SESSION):
+        await _hand_off(turn, use, selected.removeprefix(PROCEED_NEW_SESSION).lstrip("_"))
         return
     text = f'{{"approved":true,"message":"{message}","isEdited":{str(edited).lower()}}}'
-    await turn.conclude(use, text, failed=False)
+    await turn.finish_tool(use, text, failed=False)
     await turn.say("Implemented.", last=True)
 
 
-async def _hand_over(turn: Turn, use: ToolUse, level: str) -> None:
-    """The plan is carried out in another session, and the process stays there."""
-    voice, old = turn.voice, turn.voice.here
-    await turn.conclude(use, '{"approved":true,"handoff":{"isNewSession":true}}', failed=False)
+async def _hand_off(turn: Turn, use: ToolUse, level: str) -> None:
+    """Carry the plan out in another session, in which the process then stays."""
+    output, old = turn.output, turn.output.current
+    await turn.finish_tool(use, '{"approved":true,"handoff":{"isNewSession":true}}', failed=False)
     settings = store.Settings(model=old.settings.model, level=level or "off")
-    new = voice.session = store.Stored(new_id(), old.directory, settings, [])
-    store.begin(new)
-    before = settings.used
-    await voice.settings()
-    turn_id = await voice.heard("Implement the following plan: …", turn.request)
-    await voice.called()
+    new = output.session = store.Stored(new_id(), old.directory, settings, [])
+    store.create(new)
+    used_before = settings.used
+    await output.notify_settings()
+    turn_id = await output.user_message("Implement the following plan: …", turn.request_id)
+    await output.count_model_call()
     await turn.say("Implemented elsewhere.")
-    await voice.completed("completed", turn_id, before)
-    await voice.state("idle")
-    voice.session = old
-    turn.reason = "spec_handoff"
-    await turn.end_now("spec_handoff")
-    voice.session = new
+    await output.turn_completed("completed", turn_id, used_before)
+    await output.change_state(WorkingState.IDLE)
+    output.session = old
+    turn.reason = SPEC_HANDOFF
+    await turn.end_now(SPEC_HANDOFF)
+    output.session = new
 
 
-@command("mcp auth", "tells that a server wants to know who one is")
+@command("mcp auth", "reports that an MCP server needs authentication")
 async def _mcp_auth(turn: Turn, argument: str) -> None:
-    note = McpAuthRequired(
+    required = McpAuthRequired(
         server_name="linear", auth_url="https://mcp.example.com/authorize", message="Authentication required for linear"
     )  # fmt: skip
-    await turn.voice.note(note)
+    await turn.output.notify(required)
     await turn.say("Please sign in.", last=True)

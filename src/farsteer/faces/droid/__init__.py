@@ -1,5 +1,6 @@
-"""Droid's `stream-jsonrpc` as a face: a program written for Droid steers any agent.
+"""Answers like Droid's `stream-jsonrpc`, so that a program written for Droid can use any agent. See docs/droid.md.
 
-`dialect`, `wire`, `notes` and `params` are the vocabulary; `tools`, `modes`, `asking` and `transcript` translate; a
-`Teller` turns one session's log into notifications, and `Server` answers requests.
+`protocol` and `params` define the lines. `tools`, `approvals` and `transcript` translate our vocabulary into Droid's;
+`notifications` orders the result. `server` reads requests, `methods` handles them, `sessions` finds the session each is
+about, and `attached_session` is the one that the client is in.
 """

@@ -1,252 +1,259 @@
-"""What a client can ask for: each method, its parameters, and what it does with the hub."""
+"""The methods a client may call: the parameters of each, and what it does with the hub."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from farsteer.core import droid
 from farsteer.core.api import NewAttachment
+from farsteer.core.clock import now_ms
+from farsteer.core.droid import Method, WorkingState
 from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.modes import PermissionMode
-from farsteer.faces.droid import modes, params, wire
-from farsteer.faces.droid.conversation import Conversation, Out
-from farsteer.faces.droid.copying import Copying
-from farsteer.faces.droid.lobby import Lobby, Options
-from farsteer.faces.droid.notes import IDLE, SettingsUpdated
-from farsteer.faces.droid.repository import repository_of
-from farsteer.faces.droid.teller import tokens
+from farsteer.faces.droid import params
+from farsteer.faces.droid.attached_session import AttachedSession, LineWriter
+from farsteer.faces.droid.notifications import token_usage
+from farsteer.faces.droid.protocol import Response, SettingsUpdated
+from farsteer.faces.droid.sessions import ServerOptions, SessionCopier, SessionFinder, git_repository
 
 
 class NoSession(Exception):
-    """The method needs a session and there is none."""
+    """The method needs a session, and the client is in none."""
 
 
 class Methods:
-    def __init__(self, options: Options, out: Out, lobby: Lobby, leave: asyncio.Event) -> None:
+    """Handles the requests of one client, which is in at most one session at a time."""
+
+    def __init__(
+        self, options: ServerOptions, writer: LineWriter, finder: SessionFinder, shutdown: asyncio.Event
+    ) -> None:
         self._options = options
-        self._out = out
-        self._lobby = lobby
-        self._leave = leave
-        self._copying = Copying(lobby)
-        self._current: Conversation | None = None
-        self._levels = True
-        """The client uses the newer words for autonomy, as far as it has said."""
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._writer = writer
+        self._finder = finder
+        self._shutdown = shutdown
+        self._copier = SessionCopier(finder)
+        self._attached: AttachedSession | None = None
+        self._use_levels = True
+        """The client uses the current names of autonomy levels, as far as it has shown."""
+        self._releasing: set[asyncio.Task[None]] = set()
 
     @property
-    def _here(self) -> Conversation:
-        if self._current is None:
+    def _current(self) -> AttachedSession:
+        if self._attached is None:
             raise NoSession
-        return self._current
+        return self._attached
 
     # -- sessions
 
-    async def preload(self) -> None:
-        """Be in the session that the command line names. Raises FarsteerError."""
+    async def enter_initial_session(self) -> None:
+        """Enter the session that the command line names, if any. Raises FarsteerError."""
         if self._options.session_id is not None:
-            found = await self._lobby.find(self._options.session_id)
-            (await self._enter(found, self._options.session_id, history=True)).begin()
+            found = await self._finder.find(self._options.session_id)
+            (await self._enter(found, self._options.session_id, history=True)).follow()
 
-    async def initialize(self, request: str, given: params.Initialize) -> None:
-        mode = PermissionMode.BYPASS if given.skip_permissions_unsafe else modes.wanted_mode(given)
-        effort = modes.wanted_effort(given)
-        self._hear_words(given)
-        session_id = await self._lobby.create(given, mode, effort)
-        name = await self._lobby.name(session_id, given.session_id)
-        here = await self._enter(session_id, name, history=False)
-        await self._out.tell(SettingsUpdated(settings=here.teller.settings), name)
-        await self._result(request, {"sessionId": name, **await self._described(here)})
-        here.begin()
+    async def initialize(self, request_id: str, given: params.InitializeParams) -> None:
+        mode = PermissionMode.BYPASS if given.skip_permissions_unsafe else given.requested_mode()
+        effort = given.requested_effort()
+        self._note_level_names(given)
+        session_id = await self._finder.create(given, mode, effort)
+        name = await self._finder.assign_name(session_id, given.session_id)
+        session = await self._enter(session_id, name, history=False)
+        await self._writer.send(SettingsUpdated(settings=session.notifications.settings), name)
+        await self._writer.result(request_id, {"sessionId": name, **await self._describe(session)})
+        session.follow()
 
-    async def load(self, request: str, given: params.Load) -> None:
-        session_id = await self._lobby.find(given.session_id)
-        here = await self._enter(session_id, given.session_id, history=True)
-        asked = here.teller.pending()
-        state, used = here.teller.state, tokens(here.teller.state.usage)
-        permissions = [one.pending for one in asked if one.method == wire.REQUEST_PERMISSION]
-        questions = [one.pending for one in asked if one.method == wire.ASK_USER]
-        waiting = [item for item in state.queue if item.id != state.turn_item]
+    async def load(self, request_id: str, given: params.LoadParams) -> None:
+        session_id = await self._finder.find(given.session_id)
+        session = await self._enter(session_id, given.session_id, history=True)
+        pending = session.notifications.request_pending()
+        state, working_state = session.notifications.state, session.notifications.working_state
+        usage = token_usage(state.usage)
+        permissions = [one.pending for one in pending if one.method == droid.REQUEST_PERMISSION]
+        questions = [one.pending for one in pending if one.method == droid.ASK_USER]
+        queued = [item for item in state.queue if item.id != state.turn_item]
         result: dict[str, Any] = {
-            **await self._described(here),
+            **await self._describe(session),
             "hasOlderMessages": False,
-            "isAgentLoopInProgress": here.teller.working != IDLE,
-            "workingState": here.teller.working,
-            "cwd": here.directory,
-            "tokenUsage": used,
-            "inclusiveTokenUsage": used,
+            "isAgentLoopInProgress": working_state is not WorkingState.IDLE,
+            "workingState": working_state,
+            "cwd": session.directory,
+            "tokenUsage": usage,
+            "inclusiveTokenUsage": usage,
         }
         if permissions:
             result["pendingPermissions"] = permissions
         if questions:
             result["pendingAskUserRequests"] = questions
-        if waiting:
-            result["queuedMessages"] = [{"messageId": item.id, "text": item.text} for item in waiting]
-        await self._result(request, result)
+        if queued:
+            result["queuedMessages"] = [{"messageId": item.id, "text": item.text} for item in queued]
+        await self._writer.result(request_id, result)
         if not self._options.dialect.lists_pending:
-            await here.say(asked)
-        here.begin()
+            await session.send(pending)
+        session.follow()
 
-    async def close_session(self, request: str, given: params.Nothing) -> None:
-        here = self._here
-        await here.conclude(0)
-        await self._lobby.stop(here.id)
-        await self._result(request, {})
-        self._leave.set()
+    async def close_session(self, request_id: str, given: params.NoParams) -> None:
+        session = self._current
+        await session.finish(0)
+        await self._finder.stop(session.id)
+        await self._writer.result(request_id, {})
+        self._shutdown.set()
 
-    async def rename(self, request: str, given: params.Rename) -> None:
-        await self._lobby.hub.rename(self._here.id, given.title)
-        await self._result(request, {"success": True})
+    async def rename(self, request_id: str, given: params.RenameParams) -> None:
+        await self._finder.hub.rename(self._current.id, given.title)
+        await self._writer.result(request_id, {"success": True})
 
     # -- copies
 
-    async def fork(self, request: str, given: params.Fork) -> None:
-        await self._result(request, {"newSessionId": await self._copying.fork(self._here, given.title)})
+    async def fork(self, request_id: str, given: params.ForkParams) -> None:
+        fork = await self._finder.fork(self._current.id, title=given.title)
+        await self._writer.result(request_id, {"newSessionId": fork})
 
-    async def rewind_info(self, request: str, given: params.AboutMessage) -> None:
-        await self._result(request, await self._copying.info(self._here, given.message_id))
+    async def rewind_info(self, request_id: str, given: params.RewindInfoParams) -> None:
+        session = self._current
+        info = await self._copier.rewind_info(session.id, session.agent, given.message_id)
+        await self._writer.result(request_id, info)
 
-    async def rewind(self, request: str, given: params.Rewind) -> None:
-        await self._result(request, await self._copying.rewind(self._here, given))
+    async def rewind(self, request_id: str, given: params.RewindParams) -> None:
+        await self._writer.result(request_id, await self._copier.rewind(self._current.id, given))
 
-    async def compact(self, request: str, given: params.Nothing) -> None:
-        raise NotCapable(f"{self._here.agent} cannot be told to compact its conversation")
+    async def compact(self, request_id: str, given: params.NoParams) -> None:
+        raise NotCapable(f"{self._current.agent} cannot compact its conversation on request")
 
     # -- turns
 
-    async def add_message(self, request: str, given: params.AddMessage) -> None:
-        here, attachments = self._here, _attachments(given)
-        async with here.quiet:
-            accepted = await self._lobby.hub.send(
-                here.id, given.text, attachments=attachments, local_id=given.message_id
+    async def add_message(self, request_id: str, given: params.AddMessageParams) -> None:
+        session, attachments = self._current, _attachments(given)
+        async with session.write_lock:
+            accepted = await self._finder.hub.send(
+                session.id, given.text, attachments=attachments, local_id=given.message_id
             )
             if not accepted.state.final:
-                here.teller.sent(accepted.id, request)
-            await self._result(request, {})
+                session.notifications.message_accepted(accepted.id, request_id)
+            await self._writer.result(request_id, {})
 
-    async def interrupt(self, request: str, given: params.Nothing) -> None:
-        here = self._here
-        if here.teller.owed or here.teller.state.turn_id is not None:
-            await here.interrupt()
-        await self._result(request, {})
+    async def interrupt(self, request_id: str, given: params.NoParams) -> None:
+        session = self._current
+        if session.notifications.unfinished_items or session.notifications.state.turn_id is not None:
+            await session.interrupt()
+        await self._writer.result(request_id, {})
 
-    async def update_settings(self, request: str, given: params.Dials) -> None:
-        here, hub = self._here, self._lobby.hub
-        mode = modes.wanted_mode(given, here.teller.state.permission_mode)
-        effort = modes.wanted_effort(given)
-        self._hear_words(given)
-        here.teller.levels = self._levels
+    async def update_settings(self, request_id: str, given: params.SettingsParams) -> None:
+        session, hub = self._current, self._finder.hub
+        notifications = session.notifications
+        mode = given.requested_mode(notifications.state.permission_mode)
+        effort = given.requested_effort()
+        self._note_level_names(given)
+        notifications.use_levels = self._use_levels
         if mode is not None:
-            await hub.set_permission_mode(here.id, mode)
+            await hub.set_permission_mode(session.id, mode)
         if given.model_id is not None or effort is not None:
-            model = given.model_id or here.teller.settings.model_id
-            await hub.set_model(here.id, model, effort=effort)
-        view = await hub.session(here.id)
-        async with here.quiet:
-            await here.say([*here.teller.adopt(view)])
-            await self._result(request, {})
+            model = given.model_id or notifications.settings.model_id
+            await hub.set_model(session.id, model, effort=effort)
+        view = await hub.session(session.id)
+        async with session.write_lock:
+            await session.send([*notifications.apply_settings(view)])
+            await self._writer.result(request_id, {})
 
-    async def answer(self, answer: wire.Answer) -> None:
-        if self._current is not None:
-            await self._current.answer(answer)
+    async def handle_response(self, response: Response) -> None:
+        if self._attached is not None:
+            await self._attached.handle_response(response)
 
-    # -- what there is
+    # -- lists
 
-    async def list_models(self, request: str, given: params.Nothing) -> None:
-        agent = self._current.agent if self._current is not None else None
-        await self._result(request, {"models": await self._lobby.models(agent)})
+    async def list_models(self, request_id: str, given: params.NoParams) -> None:
+        agent = self._attached.agent if self._attached is not None else None
+        await self._writer.result(request_id, {"models": await self._finder.models(agent)})
 
-    async def list_commands(self, request: str, given: params.Nothing) -> None:
-        await self._result(request, {"commands": self._here.teller.state.commands})
+    async def list_commands(self, request_id: str, given: params.NoParams) -> None:
+        await self._writer.result(request_id, {"commands": self._current.notifications.state.commands})
 
-    async def list_mcp_servers(self, request: str, given: params.Nothing) -> None:
-        """An agent's own servers are its affair; a client can configure none here."""
+    async def list_mcp_servers(self, request_id: str, given: params.NoParams) -> None:
+        """Always empty: MCP servers are configured in the agent, not here."""
         summary = dict.fromkeys(("total", "connected", "connecting", "failed", "disabled"), 0)
-        await self._result(request, {"servers": [], "summary": summary})
+        await self._writer.result(request_id, {"servers": [], "summary": summary})
 
-    async def add_mcp_server(self, request: str, given: params.Nothing) -> None:
-        raise NotCapable("MCP servers are configured where the agent is")
+    async def add_mcp_server(self, request_id: str, given: params.NoParams) -> None:
+        raise NotCapable("MCP servers are configured in the agent")
 
-    async def list_nothing(self, request: str, given: params.Nothing, what: str) -> None:
-        await self._result(request, {what: []})
+    async def list_nothing(self, request_id: str, given: params.NoParams, key: str) -> None:
+        await self._writer.result(request_id, {key: []})
 
-    async def context_stats(self, request: str, given: params.Nothing) -> None:
-        usage = self._here.teller.state.usage
+    async def context_stats(self, request_id: str, given: params.NoParams) -> None:
+        usage = self._current.notifications.state.usage
         if usage.context_used is None or usage.context_size is None:
-            raise Conflict("the agent has not said how full its context is")
+            raise Conflict("the agent has not reported how full its context is")
         stats: dict[str, Any] = {
             "used": usage.context_used,
             "remaining": max(usage.context_size - usage.context_used, 0),
             "limit": usage.context_size,
             "accuracy": "exact",
-            "updatedAt": time.time_ns() // 1_000_000,
+            "updatedAt": now_ms(),
         }
-        await self._result(request, stats)
+        await self._writer.result(request_id, stats)
 
-    # -- the end
+    # -- shutdown
 
-    async def finish(self, patience: float) -> None:
-        """Nobody is there to answer any more."""
-        if self._current is not None:
-            await self._current.conclude(patience)
+    async def finish(self, timeout: float) -> None:
+        """Let running turns come to their end, as `AttachedSession.finish` does."""
+        if self._attached is not None:
+            await self._attached.finish(timeout)
 
     async def close(self) -> None:
-        await self._leave_current()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
-        await self._lobby.close()
+        await self._leave()
+        await asyncio.gather(*self._releasing, return_exceptions=True)
+        await self._finder.close()
 
-    # -- small things
+    # -- helpers
 
-    async def _enter(self, session_id: str, name: str, *, history: bool) -> Conversation:
-        """Be in this session, and in no other any more. Raises NotFound, and then all stays as it was.
+    async def _enter(self, session_id: str, name: str, *, history: bool) -> AttachedSession:
+        """Attach to a session instead of the current one, whose turn is ended first.
 
-        What runs in the one before is ended first, and its end is told.
+        Raises NotFound; the client then stays in its session.
         """
-        entered = await Conversation.open(
-            self._lobby.hub, session_id, self._out, name=name, levels=self._levels, history=history
+        session = await AttachedSession.open(
+            self._finder.hub, session_id, self._writer, name=name, use_levels=self._use_levels, history=history
         )  # fmt: skip
-        entered.teller.default_model = await self._lobby.default_model(entered.agent)
-        if self._current is not None:
-            await self._current.conclude(0)
-        await self._leave_current()
-        self._current = entered
-        return entered
+        session.notifications.default_model = await self._finder.default_model(session.agent)
+        if self._attached is not None:
+            await self._attached.finish(0)
+        await self._leave()
+        self._attached = session
+        return session
 
-    async def _leave_current(self) -> None:
-        left, self._current = self._current, None
-        if left is not None:
-            await left.close()
-            task = asyncio.create_task(self._lobby.let_go(left.id))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+    async def _leave(self) -> None:
+        session, self._attached = self._attached, None
+        if session is not None:
+            await session.close()
+            task = asyncio.create_task(self._finder.release(session.id))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
 
-    async def _described(self, here: Conversation) -> dict[str, Any]:
-        """What is said of a session when it is entered."""
-        title = here.teller.state.title
+    async def _describe(self, session: AttachedSession) -> dict[str, Any]:
+        """Return the fields of a session that `initialize_session` and `load_session` have in common."""
+        title = session.notifications.state.title
         described: dict[str, Any] = {
-            "hostId": (await self._lobby.machine()).id,
-            "session": {"messages": here.messages, **({"title": title} if title else {})},
-            "settings": here.teller.settings,
-            "availableModels": await self._lobby.models(here.agent),
+            "hostId": (await self._finder.machine()).id,
+            "session": {"messages": session.messages, **({"title": title} if title else {})},
+            "settings": session.notifications.settings,
+            "availableModels": await self._finder.models(session.agent),
         }
-        here.messages = []
-        repository = repository_of(here.directory)
+        session.messages = []
+        repository = git_repository(session.directory)
         return described if repository is None else {**described, "gitRepo": repository}
 
-    def _hear_words(self, given: params.Dials) -> None:
-        spoken = modes.speaks_levels(given)
-        self._levels = self._levels if spoken is None else spoken
-
-    async def _result(self, request: str, result: Any) -> None:
-        await self._out.write(self._out.writing.result(request, result))
+    def _note_level_names(self, given: params.SettingsParams) -> None:
+        """Remember which names of autonomy levels the client uses, so that it is answered with the same."""
+        uses_levels = given.uses_levels()
+        self._use_levels = self._use_levels if uses_levels is None else uses_levels
 
 
-def _attachments(given: params.AddMessage) -> list[NewAttachment]:
+def _attachments(given: params.AddMessageParams) -> list[NewAttachment]:
     images = [
         NewAttachment(name=f"image-{number}", data=image.data, mime_type=image.media_type)
         for number, image in enumerate(given.images, 1)
@@ -262,33 +269,33 @@ def _attachments(given: params.AddMessage) -> list[NewAttachment]:
     return [*images, *files]
 
 
-class Method(msgspec.Struct, frozen=True):
+class MethodEntry(msgspec.Struct, frozen=True):
     params: type[Any]
-    perform: Callable[[Methods, str, Any], Awaitable[None]]
+    handle: Callable[[Methods, str, Any], Awaitable[None]]
 
 
 METHODS = {
-    f"droid.{name}": Method(kind, perform)
-    for name, kind, perform in (
-        ("initialize_session", params.Initialize, Methods.initialize),
-        ("load_session", params.Load, Methods.load),
-        ("add_user_message", params.AddMessage, Methods.add_message),
-        ("update_session_settings", params.Dials, Methods.update_settings),
-        ("interrupt_session", params.Nothing, Methods.interrupt),
-        ("close_session", params.Nothing, Methods.close_session),
-        ("rename_session", params.Rename, Methods.rename),
-        ("list_models", params.Nothing, Methods.list_models),
-        ("list_commands", params.Nothing, Methods.list_commands),
-        ("get_context_stats", params.Nothing, Methods.context_stats),
-        ("fork_session", params.Fork, Methods.fork),
-        ("get_rewind_info", params.AboutMessage, Methods.rewind_info),
-        ("execute_rewind", params.Rewind, Methods.rewind),
-        ("compact_session", params.Nothing, Methods.compact),
-        ("list_mcp_servers", params.Nothing, Methods.list_mcp_servers),
-        ("add_mcp_server", params.Nothing, Methods.add_mcp_server),
-        ("list_mcp_tools", params.Nothing, partial(Methods.list_nothing, what="tools")),
-        ("list_mcp_registry", params.Nothing, partial(Methods.list_nothing, what="servers")),
-        ("list_tools", params.Nothing, partial(Methods.list_nothing, what="tools")),
-        ("list_skills", params.Nothing, partial(Methods.list_nothing, what="skills")),
+    f"{droid.METHOD_PREFIX}{name}": MethodEntry(params_type, handle)
+    for name, params_type, handle in (
+        (Method.INITIALIZE_SESSION, params.InitializeParams, Methods.initialize),
+        (Method.LOAD_SESSION, params.LoadParams, Methods.load),
+        (Method.ADD_USER_MESSAGE, params.AddMessageParams, Methods.add_message),
+        (Method.UPDATE_SESSION_SETTINGS, params.SettingsParams, Methods.update_settings),
+        (Method.INTERRUPT_SESSION, params.NoParams, Methods.interrupt),
+        (Method.CLOSE_SESSION, params.NoParams, Methods.close_session),
+        (Method.RENAME_SESSION, params.RenameParams, Methods.rename),
+        (Method.LIST_MODELS, params.NoParams, Methods.list_models),
+        (Method.LIST_COMMANDS, params.NoParams, Methods.list_commands),
+        (Method.GET_CONTEXT_STATS, params.NoParams, Methods.context_stats),
+        (Method.FORK_SESSION, params.ForkParams, Methods.fork),
+        (Method.GET_REWIND_INFO, params.RewindInfoParams, Methods.rewind_info),
+        (Method.EXECUTE_REWIND, params.RewindParams, Methods.rewind),
+        (Method.COMPACT_SESSION, params.NoParams, Methods.compact),
+        (Method.LIST_MCP_SERVERS, params.NoParams, Methods.list_mcp_servers),
+        (Method.ADD_MCP_SERVER, params.NoParams, Methods.add_mcp_server),
+        (Method.LIST_MCP_TOOLS, params.NoParams, partial(Methods.list_nothing, key="tools")),
+        (Method.LIST_MCP_REGISTRY, params.NoParams, partial(Methods.list_nothing, key="servers")),
+        (Method.LIST_TOOLS, params.NoParams, partial(Methods.list_nothing, key="tools")),
+        (Method.LIST_SKILLS, params.NoParams, partial(Methods.list_nothing, key="skills")),
     )
 }

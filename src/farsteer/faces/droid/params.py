@@ -1,17 +1,25 @@
-"""What clients ask with: the parameters of each method. Unknown ones are left alone, as Droid does."""
+"""The parameters of each method, the answers a client gives, and models. As with Droid, unknown fields are ignored."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
+from farsteer.core import droid
 from farsteer.core.api import MAX_TEXT
+from farsteer.core.droid import RewindFile
+from farsteer.core.errors import BadRequest
+from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.wire import WireStruct
 
 
-class Dials(WireStruct):
-    """How a session is to work; None leaves it as it is."""
+class NoParams(WireStruct):
+    """A method without parameters."""
+
+
+class SettingsParams(WireStruct):
+    """How a session shall work. None leaves a setting as it is."""
 
     model_id: str | None = None
     reasoning_effort: str | None = None
@@ -19,26 +27,64 @@ class Dials(WireStruct):
     autonomy_level: str | None = None
     autonomy_mode: str | None = None
 
+    def requested_mode(self, current: PermissionMode | None = None) -> PermissionMode | None:
+        """Return the permission mode the client asks for, None if it asks for none.
 
-class Initialize(Dials):
+        Raises:
+            BadRequest: The interaction mode or the level is unknown.
+        """
+        if self.interaction_mode not in (None, droid.AUTO, droid.SPEC):
+            raise BadRequest(f"unknown interaction mode {self.interaction_mode!r}")
+        mode = droid.permission_mode(self.interaction_mode, self.autonomy_level, self.autonomy_mode)
+        level = self.autonomy_level or self.autonomy_mode
+        if mode is None and level is not None:
+            raise BadRequest(
+                f"unknown autonomy level {level!r}; expected one of {', '.join(droid.AUTONOMY_LEVELS)}"
+            )
+        leaves_spec = self.interaction_mode == droid.AUTO and current is PermissionMode.PLAN
+        return PermissionMode.DEFAULT if mode is None and leaves_spec else mode
+
+    def requested_effort(self) -> ReasoningEffort | None:
+        """Return the effort the client asks for, None if it asks for none or for the model's default.
+
+        Raises:
+            BadRequest: The effort is unknown.
+        """
+        name = self.reasoning_effort
+        if name is None:
+            return None
+        if name not in droid.EFFORT_BY_NAME:
+            raise BadRequest(
+                f"unknown reasoning effort {name!r}; expected one of {', '.join(droid.EFFORT_BY_NAME)}"
+            )
+        return droid.EFFORT_BY_NAME[name]
+
+    def uses_levels(self) -> bool | None:
+        """Whether the client uses the current names of autonomy levels; None if these parameters do not tell."""
+        if self.interaction_mode is not None or self.autonomy_level in droid.AUTONOMY_LEVELS:
+            return True
+        return None if self.autonomy_level is None else False
+
+
+class InitializeParams(SettingsParams):
     machine_id: str | None = None
     cwd: str | None = None
     session_id: str | None = None
     skip_permissions_unsafe: bool = False
 
 
-class Load(WireStruct):
+class LoadParams(WireStruct):
     session_id: str
 
 
-class Image(WireStruct):
+class ImageParam(WireStruct):
     data: str
     media_type: str = "image/png"
     type: str = "base64"
 
 
-class File(WireStruct):
-    """A text as it is, or anything else in base64."""
+class FileParam(WireStruct):
+    """`data` is plain text if `type` is `text`, otherwise base64."""
 
     data: str
     name: str = "file"
@@ -46,101 +92,74 @@ class File(WireStruct):
     type: str = "base64"
 
 
-class AddMessage(WireStruct):
+class AddMessageParams(WireStruct):
     text: Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
     message_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    """What the client calls the message; said twice, it is the same one."""
-    images: list[Image] = []
-    files: list[File] = []
+    """The client's id of the message. A message that is sent twice with the same id is accepted once."""
+    images: list[ImageParam] = []
+    files: list[FileParam] = []
 
 
-class Nothing(WireStruct):
-    """A method without parameters."""
-
-
-class Rename(WireStruct):
+class RenameParams(WireStruct):
     title: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Fork(WireStruct):
+class ForkParams(WireStruct):
     title: Annotated[str, Meta(max_length=200)] | None = None
 
 
-class AboutMessage(WireStruct):
-    """Of the session one is in, as Droid has it, whichever is named."""
+class RewindInfoParams(WireStruct):
+    """As with Droid, the current session is meant whatever `session_id` says."""
 
     message_id: str
     session_id: str | None = None
 
 
-class RewindFile(WireStruct):
-    file_path: str
-    content_hash: str | None = None
-    size: int | None = None
-    reason: str | None = None
-    """Why it cannot be brought back."""
-
-
-class RewindInfo(WireStruct, omit_defaults=False):
-    available_files: list[RewindFile] = []
-    created_files: list[RewindFile] = []
-    evicted_files: list[RewindFile] = []
-
-
-class Rewind(AboutMessage):
+class RewindParams(RewindInfoParams):
     files_to_restore: list[RewindFile] = []
     files_to_delete: list[RewindFile] = []
     fork_title: Annotated[str, Meta(max_length=200)] | None = None
 
 
-class Rewound(WireStruct, omit_defaults=False):
-    new_session_id: str
-    restored_count: int = 0
-    deleted_count: int = 0
-    failed_restore_count: int = 0
-    failed_delete_count: int = 0
+# -- answers
 
 
-class Selected(WireStruct):
-    """The answer to `request_permission`."""
+class PermissionAnswer(WireStruct):
+    """The result of `droid.request_permission`."""
 
     selected_option: str
     comment: str | None = None
     edited_spec_content: str | None = None
 
 
-class Answered(WireStruct):
+class QuestionAnswer(WireStruct):
     index: int
     answer: str
     question: str = ""
 
 
-class Replied(WireStruct):
-    """The answer to `ask_user`."""
+class QuestionnaireAnswer(WireStruct):
+    """The result of `droid.ask_user`."""
 
     cancelled: bool = False
-    answers: list[Answered] = []
+    answers: list[QuestionAnswer] = []
 
 
-_ANY_PROVIDER = "generic-chat-completion-api"
-"""Clients know Droid's providers only; this is the one that stands for all others."""
+# -- results
+
+_GENERIC_PROVIDER = "generic-chat-completion-api"
+"""Clients accept only Droid's own provider names; this one stands for all others."""
 
 
-class Model(WireStruct, omit_defaults=False):
-    """A model a session may use, as it is listed."""
-
+class ModelInfo(WireStruct, omit_defaults=False):
     id: str
     display_name: str
     short_display_name: str
     model_provider: str
-    supported_reasoning_efforts: list[str]
+    supported_reasoning_efforts: tuple[str, ...]
     default_reasoning_effort: str
     is_custom: bool = False
 
     @classmethod
-    def named(cls, name: str, efforts: list[str]) -> Model:
-        return cls(name, name, name, _ANY_PROVIDER, efforts, "none", is_custom=True)
-
-
-Pending = dict[str, Any]
-"""A request of ours that is open, as `load_session` lists it."""
+    def named(cls, name: str, efforts: tuple[str, ...] = droid.REASONING_EFFORTS) -> ModelInfo:
+        return cls(name, name, name, _GENERIC_PROVIDER, efforts, droid.NO_EFFORT, is_custom=True)

@@ -1,4 +1,4 @@
-"""Answers a client that speaks `stream-jsonrpc`, from its first line to its last."""
+"""Serves one client that speaks `stream-jsonrpc`, from its first line to its last."""
 
 from __future__ import annotations
 
@@ -7,114 +7,129 @@ import logging
 
 import msgspec
 
+from farsteer.core import droid
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, NotFound
 from farsteer.core.lines import Line, Oversized
-from farsteer.faces.droid import wire
-from farsteer.faces.droid.conversation import Out
-from farsteer.faces.droid.lobby import Lobby, Options
+from farsteer.faces.droid import protocol
+from farsteer.faces.droid.attached_session import LineWriter
 from farsteer.faces.droid.methods import METHODS, Methods, NoSession
+from farsteer.faces.droid.sessions import ServerOptions, SessionFinder
 from farsteer.faces.hub_connection import HubConnection, OpenHub
+from farsteer.jsonrpc.errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+)
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 _log = logging.getLogger(__name__)
 
-DRAIN_SECONDS = 30.0
-"""How long the turns that run may go on after the client's last line."""
-LEAVE_SECONDS = 5.0
+DRAIN_TIMEOUT = 30.0
+"""How long running turns may go on after the client's last line."""
+FLUSH_TIMEOUT = 5.0
+
+_LOAD_SESSION = f"{droid.METHOD_PREFIX}{droid.Method.LOAD_SESSION}"
 
 
 class Server:
-    def __init__(self, options: Options, reader: StdinReader, writer: StdoutWriter, hub: OpenHub) -> None:
+    def __init__(
+        self, options: ServerOptions, reader: StdinReader, writer: StdoutWriter, hub: OpenHub
+    ) -> None:
         self._options = options
         self._reader = reader
-        self._writer = writer
-        self._out = Out(writer, options.dialect)
-        self._leave = asyncio.Event()
-        self._house = HubConnection(hub)
-        self._house.connect()
-        self._methods = Methods(options, self._out, Lobby(options, self._house), self._leave)
+        self._raw_writer = writer
+        self._writer = LineWriter(writer, options.dialect)
+        self._shutdown = asyncio.Event()
+        self._connection = HubConnection(hub)
+        self._connection.connect()
+        finder = SessionFinder(options, self._connection)
+        self._methods = Methods(options, self._writer, finder, self._shutdown)
 
-    def leave(self) -> None:
-        """End what runs and go."""
-        self._leave.set()
+    def shut_down(self) -> None:
+        """Interrupt running turns and let `run` return."""
+        self._shutdown.set()
 
     async def run(self) -> None:
-        """Until the client's last line, its disappearance or `leave`. Raises FarsteerError for a wrong start."""
-        listening = asyncio.create_task(self._listen())
-        leaving = asyncio.create_task(self._leave.wait())
-        alone = asyncio.create_task(self._writer.broken.wait())
-        try:
-            done, _ = await asyncio.wait({listening, leaving, alone}, return_when=asyncio.FIRST_COMPLETED)
-            if listening in done:
-                listening.result()
-            await self._methods.finish(DRAIN_SECONDS if done == {listening} else 0)
-            await self._writer.flush(LEAVE_SECONDS)
-        finally:
-            for task in (listening, leaving, alone):
-                task.cancel()
-            await asyncio.gather(listening, leaving, alone, return_exceptions=True)
-            await self._methods.close()
-            await self._house.close()
+        """Serve until the client's last line, its disappearance or `shut_down`.
 
-    async def _listen(self) -> None:
-        await self._methods.preload()
+        Raises:
+            FarsteerError: The session that the options name cannot be entered.
+        """
+        reading = asyncio.create_task(self._read_lines())
+        shutting_down = asyncio.create_task(self._shutdown.wait())
+        client_gone = asyncio.create_task(self._raw_writer.broken.wait())
+        tasks = (reading, shutting_down, client_gone)
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if reading in done:
+                reading.result()
+            await self._methods.finish(DRAIN_TIMEOUT if done == {reading} else 0)
+            await self._raw_writer.flush(FLUSH_TIMEOUT)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._methods.close()
+            await self._connection.close()
+
+    async def _read_lines(self) -> None:
+        await self._methods.enter_initial_session()
         async for batch in self._reader.batches():
             for line in batch:
-                await self._take(line)
+                await self._handle_line(line)
 
-    async def _take(self, line: Line) -> None:
+    async def _handle_line(self, line: Line) -> None:
         if isinstance(line, Oversized):
-            await self._refuse(None, wire.PARSE_ERROR, f"Line too long: {line.size} bytes")
+            await self._writer.error(None, PARSE_ERROR, f"Line too long: {line.size} bytes")
             return
         if not line.strip():
             return
-        read = wire.decode(line)
-        match read:
-            case wire.Request():
-                await self._request(read)
-            case wire.Answer():
-                await self._methods.answer(read)
-            case wire.Message():
-                _log.info("a notification from the client: %s", read.method)
-            case wire.Unreadable():
-                await self._refuse(None, wire.PARSE_ERROR, read.message)
+        decoded = protocol.decode_line(line)
+        match decoded:
+            case protocol.Request():
+                await self._handle_request(decoded)
+            case protocol.Response():
+                await self._methods.handle_response(decoded)
+            case protocol.ClientNotification():
+                _log.info("ignored a notification from the client: %s", decoded.method)
+            case protocol.InvalidLine():
+                await self._writer.error(None, PARSE_ERROR, decoded.message)
 
-    async def _request(self, request: wire.Request) -> None:
+    async def _handle_request(self, request: protocol.Request) -> None:
         method = METHODS.get(request.method)
         if method is None:
-            await self._misunderstood(request, wire.UNKNOWN_METHOD, f"Unknown method: {request.method}")
+            await self._reject(request, METHOD_NOT_FOUND, f"Unknown method: {request.method}")
             return
         try:
             if isinstance(request.params, msgspec.UnsetType):
                 raise msgspec.ValidationError("params: Required")
             params = msgspec.json.decode(request.params, type=method.params)
-            await method.perform(self._methods, request.id, params)
+            await method.handle(self._methods, request.id, params)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest) as error:
-            why = f"Invalid request for {request.method}: {error}"
-            await self._misunderstood(request, wire.INVALID_PARAMS, why)
+            reason = f"Invalid request for {request.method}: {error}"
+            await self._reject(request, INVALID_PARAMS, reason)
         except NoSession:
-            await self._refuse(request.id, wire.INTERNAL, wire.NO_SESSION)
+            await self._writer.error(request.id, INTERNAL_ERROR, droid.NO_ACTIVE_SESSION)
         except FarsteerError as error:
-            await self._failed(request, error)
+            await self._report_failure(request, error)
         except Exception as error:  # noqa: BLE001
             _log.exception("%s failed", request.method)
-            await self._refuse(request.id, wire.INTERNAL, f"Internal error: {type(error).__name__}")
+            await self._writer.error(request.id, INTERNAL_ERROR, f"Internal error: {type(error).__name__}")
 
-    async def _failed(self, request: wire.Request, error: FarsteerError) -> None:
-        if isinstance(error, NotFound) and request.method == "droid.load_session":
-            await self._refuse(request.id, wire.NOT_FOUND, "Session not found")
+    async def _report_failure(self, request: protocol.Request, error: FarsteerError) -> None:
+        if isinstance(error, NotFound) and request.method == _LOAD_SESSION:
+            await self._writer.error(request.id, droid.SESSION_NOT_FOUND, "Session not found")
         elif error.code is ErrorCode.DIRECTORY_MISSING:
-            await self._refuse(request.id, wire.INTERNAL, "Working directory does not exist")
+            await self._writer.error(request.id, INTERNAL_ERROR, "Working directory does not exist")
         else:
-            await self._refuse(request.id, wire.INTERNAL, error.message)
+            await self._writer.error(request.id, INTERNAL_ERROR, error.message)
 
-    async def _misunderstood(self, request: wire.Request, code: int, why: str) -> None:
-        """By its id and with the reason, or as the document has it: without either."""
-        if self._options.dialect.errors_by_id:
-            await self._refuse(request.id, code, why)
+    async def _reject(self, request: protocol.Request, code: int, reason: str) -> None:
+        """Answer an invalid request: with its id and the reason, or in older dialects without either."""
+        if self._options.dialect.errors_have_id:
+            await self._writer.error(request.id, code, reason)
         else:
-            _log.warning("request %s: %s", request.id, why)
-            await self._refuse(None, wire.INVALID_REQUEST, wire.NOT_UNDERSTOOD)
-
-    async def _refuse(self, request_id: str | None, code: int, message: str) -> None:
-        await self._out.write(self._out.writing.error(request_id, code, message))
+            _log.warning("request %s: %s", request.id, reason)
+            await self._writer.error(None, INVALID_REQUEST, protocol.INVALID_REQUEST_FORMAT)

@@ -1,4 +1,4 @@
-"""Tool calls of any agent as Droid's own tools, so that a client written for those can show and judge them."""
+"""Tool calls of any agent as Droid's own tools, so that a client written for Droid can show and judge them."""
 
 from __future__ import annotations
 
@@ -7,116 +7,105 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from farsteer.core import events as ev
-from farsteer.core.events import DiffBlock, TextBlock, ToolContent
+from farsteer.core.droid import MCP_SEPARATOR, TOOL_KINDS, ToolName
+from farsteer.core.events import DiffBlock, TextBlock, ToolCall, ToolContent
 from farsteer.core.modes import ToolKind
 from farsteer.core.wire import encode
-from farsteer.faces.droid.notes import ToolUse
+from farsteer.faces.droid.protocol import ToolUse
 
-EXECUTE = "Execute"
-CREATE = "Create"
-EDIT = "Edit"
-PATCH = "ApplyPatch"
-EXIT_SPEC = "ExitSpecMode"
-ASK = "AskUser"
-TODO = "TodoWrite"
-
-_OWN = {
-    "Read", "LS", EXECUTE, EDIT, "MultiEdit", CREATE, PATCH, "Grep", "Glob", EXIT_SPEC, ASK, TODO, "ToolSearch",
-    "WebSearch", "FetchUrl", "Skill", "Task",
-}  # fmt: skip
-_BY_KIND = {
-    ToolKind.EXECUTE: EXECUTE,
-    ToolKind.READ: "Read",
-    ToolKind.SEARCH: "Grep",
-    ToolKind.FETCH: "FetchUrl",
-    ToolKind.SWITCH_MODE: EXIT_SPEC,
+_NAME_BY_KIND = {
+    ToolKind.EXECUTE: ToolName.EXECUTE,
+    ToolKind.READ: ToolName.READ,
+    ToolKind.SEARCH: ToolName.GREP,
+    ToolKind.FETCH: ToolName.FETCH_URL,
+    ToolKind.SWITCH_MODE: ToolName.EXIT_SPEC_MODE,
 }
 _COMMAND_END = re.compile(r"&&|\|\||[;|&\n]")
-_RISK = "high"
-"""Of what an agent does not rate: a client that allows small risks by itself must not allow this."""
+_UNRATED_RISK = "high"
+"""Risk of a tool call that the agent does not rate, so that no client allows it by itself."""
 
 
-def tool_use(call: ev.ToolCall, directory: str) -> ToolUse:
-    """The call under Droid's name for it and with Droid's words in its input, besides the agent's own."""
+def tool_use_of(call: ToolCall, directory: str) -> ToolUse:
+    """Return the call under the name of Droid's tool for it, with Droid's fields added to its input."""
     given = dict(call.input or {})
     name = call.tool or call.title
-    if name not in _OWN:
-        name = _BY_KIND.get(call.tool_kind, name)
-    path = _path(call, directory)
-    if call.tool_kind is ToolKind.EXECUTE and name == EXECUTE:
+    if name not in TOOL_KINDS:
+        name = _NAME_BY_KIND.get(call.tool_kind, name)
+    path = _path_of(call, directory)
+    if call.tool_kind is ToolKind.EXECUTE and name == ToolName.EXECUTE:
         given.setdefault("command", call.title)
         if isinstance(given["command"], list):
             given["command"] = " ".join(map(str, given["command"]))
-        given.setdefault("riskLevel", _RISK)
+        given.setdefault("riskLevel", _UNRATED_RISK)
         given.setdefault("riskLevelReason", "the agent does not say")
-    elif call.tool_kind is ToolKind.EDIT and name not in (PATCH, "MultiEdit"):
-        name = _change(given, call, path)
-    elif name == "Read" and path is not None:
+    elif call.tool_kind is ToolKind.EDIT and name not in (ToolName.APPLY_PATCH, ToolName.MULTI_EDIT):
+        name = _complete_edit(given, call, path)
+    elif name == ToolName.READ and path is not None:
         given.setdefault("file_path", path)
     return ToolUse(id=call.tool_call_id, name=name, input=given)
 
 
-def _change(given: dict[str, Any], call: ev.ToolCall, path: str | None) -> str:
-    """Complete the input of a tool that changes a file; the name of the tool that it is."""
+def _complete_edit(given: dict[str, Any], call: ToolCall, path: str | None) -> ToolName:
+    """Add what Droid's Create or Edit takes to the input; return which of the two it is."""
     diff = next((block for block in call.content if isinstance(block, DiffBlock)), None)
     if path is not None:
         given.setdefault("file_path", path)
     if "old_str" in given or diff is None:
-        return CREATE if "content" in given else EDIT
+        return ToolName.CREATE if "content" in given else ToolName.EDIT
     if diff.old_text is None:
         given.setdefault("content", diff.new_text)
-        return CREATE
+        return ToolName.CREATE
     given |= {"old_str": diff.old_text, "new_str": diff.new_text}
-    return EDIT
+    return ToolName.EDIT
 
 
-def _path(call: ev.ToolCall, directory: str) -> str | None:
+def _path_of(call: ToolCall, directory: str) -> str | None:
     if call.locations:
-        named = call.locations[0].path
+        path = call.locations[0].path
     else:
-        named = next((block.path for block in call.content if isinstance(block, DiffBlock)), None)
-    return None if named is None else os.path.join(directory, named)
+        path = next((block.path for block in call.content if isinstance(block, DiffBlock)), None)
+    return None if path is None else os.path.join(directory, path)
 
 
 def confirmation(use: ToolUse) -> tuple[str, dict[str, Any]]:
-    """What kind of permission the tool needs, and what a person should see of it."""
+    """Return the confirmation type of a tool use and the details a person needs to decide."""
     given = use.input
     path = str(given.get("file_path") or "")
-    place = {"filePath": path, "fileName": os.path.basename(path)}
+    file = {"filePath": path, "fileName": os.path.basename(path)}
     match use.name:
-        case "Execute":
+        case ToolName.EXECUTE:
             command = str(given.get("command") or "")
-            names = commands_in(command)
+            programs = programs_in(command)
             details: dict[str, Any] = {
-                "fullCommand": command, "command": ", ".join(names), "extractedCommands": names,
-                "impactLevel": given.get("riskLevel") or _RISK,
+                "fullCommand": command, "command": ", ".join(programs), "extractedCommands": programs,
+                "impactLevel": given.get("riskLevel") or _UNRATED_RISK,
             }  # fmt: skip
             if given.get("riskLevelReason"):
                 details["riskLevelReason"] = given["riskLevelReason"]
             return "exec", {"type": "exec", **details}
-        case "Create":
-            return "create", {"type": "create", **place, "content": str(given.get("content") or "")}
-        case "Edit" | "MultiEdit":
+        case ToolName.CREATE:
+            return "create", {"type": "create", **file, "content": str(given.get("content") or "")}
+        case ToolName.EDIT | ToolName.MULTI_EDIT:
             old, new = str(given.get("old_str") or ""), str(given.get("new_str") or "")
-            return "edit", {"type": "edit", **place, "oldContent": old, "newContent": new}
-        case "ApplyPatch":
+            return "edit", {"type": "edit", **file, "oldContent": old, "newContent": new}
+        case ToolName.APPLY_PATCH:
             patch = str(given.get("patch") or given.get("input") or "")
-            return "apply_patch", {"type": "apply_patch", **place, "patchContent": patch}
+            return "apply_patch", {"type": "apply_patch", **file, "patchContent": patch}
         case name:
-            server, tool = _server(name)
-            details = {"type": "mcp_tool", "toolName": name, "impactLevel": _RISK}
+            server, tool = _mcp_name(name)
+            details = {"type": "mcp_tool", "toolName": name, "impactLevel": _UNRATED_RISK}
             return "mcp_tool", details | ({"serverName": server, "actualToolName": tool} if server else {})
 
 
-def commands_in(line: str) -> list[str]:
-    """The programs a shell command begins with, each once."""
-    parts = (part.split() for part in _COMMAND_END.split(line))
+def programs_in(command: str) -> list[str]:
+    """Return the programs that a shell command starts, each once."""
+    parts = (part.split() for part in _COMMAND_END.split(command))
     return list(dict.fromkeys(words[0] for words in parts if words))
 
 
-def _server(name: str) -> tuple[str, str]:
-    server, separator, tool = name.partition("___")
+def _mcp_name(name: str) -> tuple[str, str]:
+    """Return the server and the tool of an MCP tool's name, in Droid's or Claude Code's form."""
+    server, separator, tool = name.partition(MCP_SEPARATOR)
     if separator:
         return server, tool
     if name.startswith("mcp__"):
@@ -126,17 +115,17 @@ def _server(name: str) -> tuple[str, str]:
 
 
 def result_text(use: ToolUse | None, content: Iterable[ToolContent], *, failed: bool) -> str:
-    """A result as Droid writes it. A failure begins with `Error:`, for that is how older clients know it."""
-    text = "\n".join(_shown(block) for block in content)
+    """Return a tool result as Droid writes it. Older clients recognise a failure by its prefix `Error:`."""
+    text = "\n".join(_block_text(block) for block in content)
     if failed:
         text = text or "Tool execution failed"
         return text if text.startswith("Error:") else f"Error: {text}"
-    if use is not None and use.name == EXECUTE and "[Process exited" not in text:
+    if use is not None and use.name == ToolName.EXECUTE and "[Process exited" not in text:
         return f"{text.rstrip() or 'Command completed successfully'}\n\n[Process exited with code 0]"
     return text or "Done"
 
 
-def _shown(block: ToolContent) -> str:
+def _block_text(block: ToolContent) -> str:
     if isinstance(block, TextBlock):
         return block.text
     old, new = (block.old_text or "").splitlines(), block.new_text.splitlines()

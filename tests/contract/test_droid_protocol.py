@@ -15,7 +15,7 @@ import pytest
 
 from farsteer.cli.embedded import embedded
 from farsteer.core.ids import is_uuid
-from farsteer.faces.droid.lobby import Options
+from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import (
     DroidClient,
     Line,
@@ -42,7 +42,7 @@ def desk(home: Path) -> Path:
 
 @pytest.fixture
 async def client(home: Path) -> AsyncIterator[DroidClient]:
-    async with droid_here(partial(embedded, home), Options(agent="demo")) as client:
+    async with droid_here(partial(embedded, home), ServerOptions(agent="demo")) as client:
         yield client
 
 

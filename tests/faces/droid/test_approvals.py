@@ -10,9 +10,8 @@ import pytest
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
 from farsteer.core.modes import PermissionMode
-from farsteer.faces.droid import asking
-from farsteer.faces.droid.dialect import DIALECTS, DOCUMENTED
-from farsteer.faces.droid.notes import ToolUse
+from farsteer.faces.droid.approvals import ApprovalRequest, build_request, decide
+from farsteer.faces.droid.protocol import DEFAULT_DIALECT, DIALECTS, ToolUse
 
 ALLOW = Option(id="y", name="Allow", kind=OptionKind.ALLOW_ONCE)
 ALWAYS = Option(id="ys", name="Allow edits", kind=OptionKind.ALLOW_ALWAYS)
@@ -25,15 +24,15 @@ def approval(*options: Option, kind: ApprovalKind = ApprovalKind.PERMISSION, **m
     return Approval(id="a", kind=kind, title="Do it", created_at=1, tool="thing", options=options, **more)
 
 
-def request(one: Approval, version: str = DOCUMENTED.version) -> asking.Request:
-    return asking.request(one, None, DIALECTS[version])
+def request(one: Approval, version: str = DEFAULT_DIALECT.version) -> ApprovalRequest:
+    return build_request(one, None, DIALECTS[version])
 
 
-def decide(one: Approval, answer: Any) -> Approve | Deny | None:
-    return asking.decision(request(one), msgspec.Raw(msgspec.json.encode(answer)))
+def decision(one: Approval, answer: Any) -> Approve | Deny | None:
+    return decide(request(one), msgspec.Raw(msgspec.json.encode(answer)))
 
 
-def values(asked: asking.Request) -> list[str]:
+def values(asked: ApprovalRequest) -> list[str]:
     return [option["value"] for option in asked.params["options"]]
 
 
@@ -55,20 +54,20 @@ def test_only_words_that_clients_know_are_offered(options: tuple[Option, ...], o
 
 def test_the_option_that_was_meant_is_chosen() -> None:
     one = approval(ALLOW, ALWAYS, SERVER, REJECT)
-    assert decide(one, {"selectedOption": "proceed_once"}) == Approve(decision="approved", option_id="y")
-    assert decide(one, {"selectedOption": "proceed_always", "comment": "ok"}) == Approve(
+    assert decision(one, {"selectedOption": "proceed_once"}) == Approve(decision="approved", option_id="y")
+    assert decision(one, {"selectedOption": "proceed_always", "comment": "ok"}) == Approve(
         decision="approved_for_session", option_id="ys", message="ok"
     )
-    assert decide(one, {"selectedOption": "proceed_always_tools"}) == Approve(
+    assert decision(one, {"selectedOption": "proceed_always_tools"}) == Approve(
         decision="approved", option_id="yss"
     )
-    assert decide(one, {"selectedOption": "cancel", "comment": "no"}) == Deny(option_id="n", message="no")
+    assert decision(one, {"selectedOption": "cancel", "comment": "no"}) == Deny(option_id="n", message="no")
 
 
 def test_a_yes_that_was_not_offered_is_a_yes_for_once() -> None:
     one = approval(ALLOW, REJECT)
-    assert decide(one, {"selectedOption": "proceed_auto_run_high"}) == Approve(decision="approved")
-    assert decide(one, {"selectedOption": "proceed_always"}) == Approve(decision="approved")
+    assert decision(one, {"selectedOption": "proceed_auto_run_high"}) == Approve(decision="approved")
+    assert decision(one, {"selectedOption": "proceed_always"}) == Approve(decision="approved")
 
 
 def test_what_a_droid_says_about_its_tool_is_passed_on() -> None:
@@ -89,7 +88,7 @@ def test_what_a_droid_says_about_its_tool_is_passed_on() -> None:
     ],
 )
 def test_a_tool_that_droid_has_not_is_asked_for_by_its_name(name: str, details: dict[str, str]) -> None:
-    asked = asking.request(approval(ALLOW), ToolUse(id="c", name=name), DOCUMENTED)
+    asked = build_request(approval(ALLOW), ToolUse(id="c", name=name), DEFAULT_DIALECT)
     (use,) = asked.params["toolUses"]
     assert use["details"] == {"type": "mcp_tool", "toolName": name, "impactLevel": "high", **details}
 
@@ -108,14 +107,14 @@ def test_a_plan_offers_five_answers_and_each_means_a_mode() -> None:
         "cancel",
     ]
     assert values(request(one)) == five
-    chosen = [decide(one, {"selectedOption": word}) for word in five[:4]]
+    chosen = [decision(one, {"selectedOption": word}) for word in five[:4]]
     assert [answer.mode for answer in chosen if isinstance(answer, Approve)] == [
         PermissionMode.DEFAULT,
         PermissionMode.ACCEPT_EDITS,
         PermissionMode.SAFE_YOLO,
         PermissionMode.YOLO,
     ]
-    assert isinstance(decide(one, {"selectedOption": "cancel"}), Deny)
+    assert isinstance(decision(one, {"selectedOption": "cancel"}), Deny)
 
 
 def test_a_droids_plan_is_answered_with_its_own_option() -> None:
@@ -124,7 +123,7 @@ def test_a_droids_plan_is_answered_with_its_own_option() -> None:
         Option(id="proceed_new_session", name="Elsewhere", kind=OptionKind.ALLOW_ONCE),
         Option(id="cancel", name="No", kind=OptionKind.REJECT_ONCE),
     )
-    assert decide(plan(*own), {"selectedOption": "proceed_once"}) == Approve(
+    assert decision(plan(*own), {"selectedOption": "proceed_once"}) == Approve(
         decision="approved", option_id="proceed_once"
     )
     assert "proceed_new_session" not in values(request(plan(*own)))
@@ -135,7 +134,7 @@ def test_an_edited_plan_and_the_chosen_one_reach_the_agent() -> None:
     which = Question(id="choice", text="Which?", choices=("A", "B"))
     one = plan(ALLOW, REJECT, questions=(which,))
     assert request(one).params["toolUses"][0]["details"]["optionNames"] == ["A", "B"]
-    answer = decide(one, {"selectedOption": "proceed_once", "comment": "B", "editedSpecContent": "# Mine"})
+    answer = decision(one, {"selectedOption": "proceed_once", "comment": "B", "editedSpecContent": "# Mine"})
     assert isinstance(answer, Approve)
     assert answer.answers == {"choice": ["B"], "plan": ["# Mine"]}
     assert "# Mine" in (answer.message or "")
@@ -158,14 +157,14 @@ QUESTIONS = (
 def test_answers_find_their_choices(answers: list[str], given: dict[str, list[str]]) -> None:
     one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
     said = [{"index": number, "question": "?", "answer": text} for number, text in enumerate(answers, 1)]
-    assert decide(one, {"cancelled": False, "answers": said}) == Approve(answers=given)
+    assert decision(one, {"cancelled": False, "answers": said}) == Approve(answers=given)
 
 
 def test_answers_that_are_missing_or_none() -> None:
     one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
     first = {"index": 1, "question": "One?", "answer": "Red"}
-    assert isinstance(decide(one, {"cancelled": False, "answers": [first]}), Deny)
-    assert isinstance(decide(one, {"cancelled": True}), Deny)
-    assert decide(one, {"cancelled": False, "answers": ["Red", "a"]}) is None
+    assert isinstance(decision(one, {"cancelled": False, "answers": [first]}), Deny)
+    assert isinstance(decision(one, {"cancelled": True}), Deny)
+    assert decision(one, {"cancelled": False, "answers": ["Red", "a"]}) is None
     stray = [{"index": index, "question": "?", "answer": "x"} for index in (0, -1, 3)]
-    assert isinstance(decide(one, {"cancelled": False, "answers": stray}), Deny)
+    assert isinstance(decision(one, {"cancelled": False, "answers": stray}), Deny)

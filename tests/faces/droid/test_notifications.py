@@ -12,8 +12,8 @@ from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, 
 from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, ToolStatus, TurnEndReason, role_of
 from farsteer.core.modes import PermissionMode, ToolKind
 from farsteer.core.session import SessionState
-from farsteer.faces.droid.dialect import DIALECTS, DOCUMENTED, Dialect
-from farsteer.faces.droid.teller import Teller
+from farsteer.faces.droid.notifications import NotificationBuilder
+from farsteer.faces.droid.protocol import DEFAULT_DIALECT, DIALECTS, Dialect
 from farsteer.faces.droid.transcript import Transcript
 
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -22,25 +22,25 @@ SESSION = "11111111-1111-4111-8111-111111111111"
 class Story:
     """A session that is told."""
 
-    def __init__(self, dialect: Dialect = DOCUMENTED) -> None:
+    def __init__(self, dialect: Dialect = DEFAULT_DIALECT) -> None:
         state = SessionState(id=SESSION, agent="demo", directory="/desk")
-        self.teller = Teller(state, Transcript("/desk"), dialect, name=SESSION, levels=True)
+        self.builder = NotificationBuilder(state, Transcript("/desk"), dialect, name=SESSION, use_levels=True)
         self.told: list[dict[str, Any]] = []
 
     def happens(self, *events: SessionEvent) -> list[dict[str, Any]]:
         told: list[dict[str, Any]] = []
         for event in events:
-            seq = self.teller.state.seq + 1
+            seq = self.builder.state.seq + 1
             entry = Entry(id=f"e:{seq}", seq=seq, role=role_of(event), created_at=seq * 1000, content=event)
-            told += [_plain(telling) for telling in self.teller.tell(entry)]
+            told += [_plain(telling) for telling in self.builder.for_entry(entry)]
         self.told += told
         return told
 
     def streams(self, text: str, offset: int, after: int | None = None, **more: Any) -> list[dict[str, Any]]:
-        place = self.teller.state.seq if after is None else after
+        place = self.builder.state.seq if after is None else after
         kind = more.pop("kind", DeltaKind.MESSAGE)
         delta = Delta(message_id=more.pop("id", "m"), kind=kind, text=text, offset=offset, after=place)
-        told = [_plain(telling) for telling in self.teller.fragment(delta)]
+        told = [_plain(telling) for telling in self.builder.for_delta(delta)]
         self.told += told
         return told
 
@@ -72,7 +72,7 @@ def story() -> Story:
 def test_a_fragment_waits_for_what_came_before_it(story: Story) -> None:
     story.begins()
     call = ev.ToolCall(tool_call_id="c", title="ls", tool_kind=ToolKind.EXECUTE, status=ToolStatus.PENDING)
-    seq = story.teller.state.seq
+    seq = story.builder.state.seq
     assert story.streams("done", 0, after=seq + 2) == []
     assert "assistant_text_delta" not in kinds(story.happens(call))
     done = story.happens(ev.ToolCallUpdate(tool_call_id="c", status=ToolStatus.COMPLETED))
@@ -180,7 +180,7 @@ def test_two_questions_at_once_keep_the_client_waiting_until_both_are_answered(s
 def test_an_answer_of_somebody_else_is_told_as_what_it_was(story: Story) -> None:
     story.begins()
     story.happens(asked("a"))
-    story.teller.answered("a", "proceed_once", None)
+    story.builder.record_answer("a", "proceed_once", None)
     told = story.happens(ev.ApprovalResolved(approval_id="a", outcome=Outcome.DENIED, by="web"))
     (resolved,) = [note for note in told if note["type"] == "permission_resolved"]
     assert resolved["selectedOption"] == "cancel"
@@ -198,7 +198,7 @@ def test_the_order_after_a_plan_is_the_versions(version: str, order: list[str]) 
     story.happens(ev.ModeUpdate(permission_mode=PermissionMode.PLAN))
     story.begins()
     story.happens(asked("a", ApprovalKind.PLAN, plan="# Plan"))
-    story.teller.answered("a", "proceed_auto_run_low", PermissionMode.ACCEPT_EDITS)
+    story.builder.record_answer("a", "proceed_auto_run_low", PermissionMode.ACCEPT_EDITS)
     told = story.happens(
         ev.ApprovalResolved(approval_id="a", outcome=Outcome.APPROVED),
         ev.ModeUpdate(permission_mode=PermissionMode.ACCEPT_EDITS),
