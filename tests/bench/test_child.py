@@ -1,4 +1,4 @@
-"""A server under measurement announces itself, fails aloud and never outlives its measurement."""
+"""A measured server announces itself, reports failures and never outlives the measurement."""
 
 import sys
 from pathlib import Path

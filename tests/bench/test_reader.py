@@ -1,4 +1,4 @@
-"""The subscribers of the benchmark see every message once, and say so when they do not."""
+"""The subscribers of the benchmark count every message once, and report missing ones."""
 
 import socket
 import threading
@@ -16,7 +16,7 @@ GREETING = b"welcome"
 
 @contextmanager
 def serving(chunks: Sequence[bytes]) -> Iterator[tuple[int, threading.Event]]:
-    """A server that greets one client, sends these chunks when told to, and waits for the client to go."""
+    """A server that accepts one client, sends these chunks on command and waits for the client to leave."""
     listener = socket.create_server((wire.HOST, 0))
     go = threading.Event()
 

@@ -1,4 +1,4 @@
-"""A target is met or it is not, and the page says which."""
+"""The report says whether each target is met."""
 
 from bench.fanout import Run, Series
 from bench.report import render

@@ -1,4 +1,4 @@
-"""A hub and a runner as their users run them: two processes, killed and started at will."""
+"""A hub and a runner as two processes that tests kill and restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kill the runner in the middle of work: nothing that it started lives on, and what was said so far is kept."""
+"""Kill the runner during a turn: no process survives, and the partial answer is kept."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ESCAPES = "run (setsid sleep 300 >/dev/null 2>&1 &)"
 
 
 def marked(home: str) -> list[psutil.Process]:
-    """Living processes of any launch of `home`."""
+    """Return living processes of any launch of `home`."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         mark = LaunchMark.parse(read_mark(process.pid) or "")

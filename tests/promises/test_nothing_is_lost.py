@@ -1,4 +1,4 @@
-"""Kill the hub, the runner or the agent: what was acknowledged is there, and the session goes on."""
+"""Kill the hub, the runner or the agent: acknowledged data is still there, and the session continues."""
 
 from __future__ import annotations
 

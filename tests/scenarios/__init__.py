@@ -1,1 +1,1 @@
-"""The catalogue of what sessions live through, one test per scenario: docs/scenarios.md says which is where."""
+"""The scenarios of docs/scenarios.md, one test each."""

@@ -1,4 +1,4 @@
-"""The demo agent and the simulated Droid, real processes both, with a record of how each was started."""
+"""The demo agent and the simulated Droid as real processes, with a record of their launches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOPELESS = 0.3
 
 
 class Tap:
-    """A sink that keeps what went through it, and can be spoken through when the agent is gone."""
+    """A sink that records its outputs and can still be used when the agent is gone."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -39,7 +39,7 @@ class Tap:
 
 
 class Recording(Adapter):
-    """Goes before a real adapter in the order of classes."""
+    """A mixin in front of a real adapter that records every launch."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -56,7 +56,7 @@ class Recording(Adapter):
         self.gate.set()
 
     def can(self, **capabilities: bool) -> None:
-        """Change what the agent declares."""
+        """Change the declared capabilities."""
         # Above the declaration of the class, for this one only.
         vars(self)["capabilities"] = replace(self.capabilities, **capabilities)
 
@@ -76,11 +76,11 @@ class Recording(Adapter):
         return launch
 
     def bent(self, plan: LaunchPlan) -> LaunchPlan:
-        """The plan as the agent gets it."""
+        """Return the plan that the agent gets."""
         return plan
 
     async def kill_all(self) -> None:
-        """SIGKILL to every process, heard by nobody."""
+        """Kill every process. Their output is discarded."""
         for tap in self.taps:
             tap.cut = True
         for launch in self.launches:
@@ -97,12 +97,12 @@ class Recording(Adapter):
         return self.launches[-1]
 
     async def started(self, count: int) -> Launch:
-        """The `count`th process that came up."""
+        """Return the `count`th launch that succeeded."""
         await eventually(lambda: len(self.launches) >= count)
         return self.launches[count - 1]
 
     async def asked(self, count: int) -> LaunchPlan:
-        """The plan of the `count`th start, whatever becomes of it."""
+        """Return the plan of the `count`th start, whether or not it succeeds."""
         await eventually(lambda: len(self.plans) >= count)
         return self.plans[count - 1]
 
@@ -124,7 +124,7 @@ class RecordedDemo(Recording, DemoAdapter):
         return not self.blind and super().has_transcript(native_id, state_dir)
 
     def learn_ids(self) -> None:
-        """Be an agent that names its conversations itself."""
+        """Behave as an agent that chooses the native id itself."""
         self.names_itself = True
         self.can(caller_chosen_id=False)
 

@@ -1,4 +1,4 @@
-"""One session as a client of the hub sees it, and what it does behind the hub's back."""
+"""A session as a client sees it, with access to the runner's side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ E = TypeVar("E", bound=ev.Event)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the log holds from a turn's start to its end."""
+    """The log entries of one turn."""
 
     entries: list[Entry]
 
@@ -45,7 +45,7 @@ class Turn:
 
     @property
     def answer(self) -> str:
-        """All that the agent said."""
+        """The text of all messages of the agent."""
         return "\n".join(message.text for message in self.of(ev.AgentMessage))
 
     def of(self, kind: type[E]) -> list[E]:
@@ -65,22 +65,22 @@ class Chat:
     # -- what a client does
 
     async def send(self, text: str, **fields: Any) -> str:
-        """The id of the queue item."""
+        """Send a message and return the id of its queue item."""
         request = SendMessage(text=text, **fields)
         return (await self.world.hub.sessions.send(self.world.caller, self.id, request)).id
 
     async def say(self, text: str, **fields: Any) -> Turn:
-        """Send it, and wait for the end of its turn."""
+        """Send a message and wait for the end of its turn."""
         return await self.turn(await self.send(text, **fields))
 
     async def begin(self, text: str) -> str:
-        """Send it, and wait until the agent has it and its turn runs."""
+        """Send a message and wait until its turn runs."""
         item = await self.send(text)
         assert await self.outcome(item) is ItemState.DELIVERED
         return item
 
     async def hurry(self, text: str) -> str:
-        """A message that interrupts the running turn."""
+        """Send a message that interrupts the running turn."""
         return await self._deliver(text, Delivery.NOW)
 
     async def steer(self, text: str) -> str:
@@ -92,7 +92,7 @@ class Chat:
         return item.id
 
     async def command(self, command: commands.Command) -> Any:
-        """Straight over the link, for what no client asks for by itself."""
+        """Send a command over the link directly."""
         world = self.world
         return await world.hub.machines.call(world.caller.namespace, world.machine_id, self.id, command)
 
@@ -106,7 +106,7 @@ class Chat:
         await self.world.hub.sessions.resume(self.world.caller, self.id)
 
     async def warm(self) -> None:
-        """Ask for a process and do not wait for it: as somebody does who begins to type."""
+        """Ask for a prewarmed process without waiting for it."""
         await self.command(commands.Prewarm())
 
     async def cancel(self, item: str) -> None:
@@ -119,7 +119,7 @@ class Chat:
         await self.world.hub.sessions.configure(self.world.caller, self.id, **changes)
 
     async def asked(self, count: int = 1) -> Approval:
-        """The `count`th thing that a person was asked."""
+        """Return the `count`th approval."""
         return (await self.until(ev.ApprovalRequested, count)).approval
 
     async def answer(self, approval: Approval, outcome: Outcome = Outcome.APPROVED, **more: Any) -> None:
@@ -132,7 +132,7 @@ class Chat:
         return await self.world.hub.sessions.get(self.world.caller, self.id)
 
     async def log(self) -> list[Entry]:
-        """What the hub has stored (and not hidden), oldest first."""
+        """Return the visible log, oldest first."""
         sessions, caller = self.world.hub.sessions, self.world.caller
         entries: list[Entry] = []
         while True:
@@ -145,7 +145,7 @@ class Chat:
                 return entries
 
     def of(self, kind: type[E], **fields: object) -> list[E]:
-        """Every event of that kind that was broadcast, with these fields."""
+        """Return the published events of this kind with these fields."""
         found = [entry.content for entry in self.entries if isinstance(entry.content, kind)]
         return [event for event in found if all(getattr(event, k) == v for k, v in fields.items())]
 
@@ -153,12 +153,12 @@ class Chat:
         return [str(type(entry.content).__struct_config__.tag) for entry in self.entries]
 
     async def until(self, kind: type[E], count: int = 1, **fields: object) -> E:
-        """The `count`th such event."""
+        """Wait for the `count`th such event."""
         await self.when(lambda: len(self.of(kind, **fields)) >= count, f"{kind.__name__} {fields}")
         return self.of(kind, **fields)[count - 1]
 
     async def when(self, condition: Callable[[], bool], what: str = "") -> None:
-        """Wait for something that a broadcast makes true."""
+        """Wait until a condition holds. It is checked after every published event."""
         try:
             async with asyncio.timeout(SECONDS):
                 while not condition():
@@ -169,7 +169,7 @@ class Chat:
             raise AssertionError(f"in vain: {what}\n{shown}") from None
 
     async def outcome(self, item: str) -> ItemState:
-        """What became of a message."""
+        """Wait for the outcome of a message."""
         await self.when(lambda: bool(self.outcomes(item)), f"an outcome of {item}")
         (state,) = self.outcomes(item)
         return state
@@ -178,7 +178,7 @@ class Chat:
         return [update.state for update in self.of(ev.QueueUpdate, item_id=item) if update.state.final]
 
     async def turn(self, item: str) -> Turn:
-        """The turn that this message began, when it is over."""
+        """Wait for the end of the turn that this message started."""
         start = await self.until(ev.TurnStart, item_id=item)
         await self.until(ev.TurnEnd, turn_id=start.turn_id)
         first = next(n for n, entry in enumerate(self.entries) if entry.content == start)
@@ -190,14 +190,14 @@ class Chat:
         return Turn(self.entries[first : last + 1])
 
     async def idle(self) -> None:
-        """No turn, nothing waits, and a process is there."""
+        """Wait until no turn runs, the queue is empty and a process runs."""
         await eventually(lambda: self.state.status is ev.SessionStatus.IDLE and not self.state.queue)
 
     # -- what it does behind the hub's back
 
     @property
     def state(self) -> SessionState:
-        """The runner's own."""
+        """The state in the runner."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
         return actor.state
@@ -208,39 +208,39 @@ class Chat:
 
     @property
     def pid(self) -> int:
-        """The newest process that came up."""
+        """The pid of the newest process."""
         return self.adapter.launch.pid
 
     def alive(self) -> list[int]:
-        """Which of the agent's processes live."""
+        """The pids of the agent's living processes."""
         return [launch.pid for launch in self.adapter.launches if lives(launch.pid)]
 
     def unread(self) -> int:
-        """How many commands the runner has not looked at."""
+        """The number of commands in the actor's mailbox."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
         return len(actor._mailbox._orders)
 
     def quiet(self) -> bool:
-        """Nothing is planned: no process will be started or renewed by itself."""
+        """True if no timer will start or restart a process."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
         return not actor._timers.is_running("prewarm")
 
     def resting(self) -> bool:
-        """No process lives or is on its way, and none will come by itself."""
+        """True if no process runs, starts, or will be started by a timer."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
         return actor._launcher.life is None and self.quiet() and not self.unread()
 
     def ending(self) -> bool:
-        """The runner has begun to end the process."""
+        """True once the runner has started to end the process."""
         actor = self.world.runner.actor(self.id)
         life = actor._launcher.life if actor is not None else None
         return life is not None and life.reason is not None
 
     async def kill_agent(self) -> None:
-        """SIGKILL to the agent's process, and wait until the runner has noticed."""
+        """Kill the agent's process and wait until the runner has noticed."""
         launch = self.adapter.launch
         psutil.Process(launch.pid).kill()
         await eventually(lambda: not lives(launch.pid))

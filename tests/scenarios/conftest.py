@@ -12,7 +12,7 @@ from tests.scenarios.world import World
 
 @pytest.fixture
 async def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """A hub and a runner that are connected. Change `limits`, then `restart`, for other ones."""
+    """A connected hub and runner. Change `limits`, then call `restart`, for other limits."""
     world = World(home)
     monkeypatch.setattr(registry, "adapter", world.adapter)
     await world.start_hub()
@@ -23,5 +23,5 @@ async def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Wo
 
 @pytest.fixture
 async def chat(world: World) -> Chat:
-    """A session of the demo agent that is ready."""
+    """A ready session of the demo agent."""
     return await world.create()

@@ -1,4 +1,4 @@
-"""Reading a session's log as REST gives it."""
+"""Helpers to read a session's log as REST returns it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def of(log: Sequence[Any], *kinds: str) -> list[Any]:
-    """The contents of these kinds, in order."""
+    """Return the events of these kinds, in order."""
     return [entry["content"] for entry in log if entry["content"]["kind"] in kinds]
 
 
@@ -16,7 +16,7 @@ def texts(log: Sequence[Any], *kinds: str) -> list[str]:
 
 
 def said(log: Sequence[Any]) -> list[str]:
-    """What people said that the agent was given."""
+    """Return the texts of the user messages."""
     return texts(log, "user_message")
 
 
@@ -25,12 +25,12 @@ def answers(log: Sequence[Any]) -> list[str]:
 
 
 def ends(log: Sequence[Any]) -> list[str]:
-    """How each turn ended."""
+    """Return the end reason of each turn."""
     return [content["reason"] for content in of(log, "turn_end")]
 
 
 def outcomes(log: Sequence[Any]) -> dict[str, list[str]]:
-    """The states each message of a person went through."""
+    """Return the states of each queued message, in order."""
     found: dict[str, list[str]] = {}
     for content in of(log, "queue_update"):
         found.setdefault(content["itemId"], []).append(content["state"])
@@ -38,5 +38,5 @@ def outcomes(log: Sequence[Any]) -> dict[str, list[str]]:
 
 
 def whole(log: Sequence[Any]) -> bool:
-    """Numbered from 1 without a gap or a repeat."""
+    """Return whether the log is numbered from 1 without gaps or repeats."""
     return [entry["seq"] for entry in log] == list(range(1, len(log) + 1))

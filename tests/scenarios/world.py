@@ -1,4 +1,4 @@
-"""A hub and a runner in this process with real agents' processes, for tests that break things on purpose."""
+"""A hub and a runner in this process with real agent processes, for tests that crash parts of them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _DeltaEvent(msgspec.Struct):
 
 
 class World:
-    """What `demo` is told it can do counts for the sessions created from then on."""
+    """Capabilities set on `demo` apply to sessions created afterwards."""
 
     hub: Hub
     runner: Runner
@@ -62,17 +62,17 @@ class World:
         self._running: asyncio.Task[None] | None = None
 
     def limit(self, **limits: float) -> None:
-        """How long things may take, for the sessions created from now on and for the next runner."""
+        """Set time limits for sessions created from now on and for the next runner."""
         self.limits = self.runner.limits = replace(self.limits, **limits)
 
     # -- agents
 
     def adapter(self, name: str) -> Adapter:
-        """What the runner takes for the registry of agents."""
+        """Replaces the registry of agents."""
         return self.agents.get(name) or _ordinary(name)
 
     def droid(self, profile: str = "0.215", *options: str) -> RecordedDroid:
-        """Have the simulated Droid as an agent, in that version."""
+        """Add the simulated Droid of this version as an agent."""
         droid = RecordedDroid(install(self.home.parent, profile, *options))
         self.agents["droid"] = droid
         return droid
@@ -93,7 +93,7 @@ class World:
         await self.hub.close()
 
     async def restart_hub(self) -> None:
-        """The runner goes on meanwhile, and comes to the new hub when that is there."""
+        """Restart the hub. The runner continues and reconnects."""
         runner = self.runner
         await self._cut_link()
         await self.stop_hub()
@@ -103,12 +103,12 @@ class World:
         await eventually(runner.connected.is_set)
 
     async def stop_runner(self) -> None:
-        """In good order."""
+        """Stop the runner cleanly."""
         await self._cut_link()
         await self.runner.close()
 
     async def crash_runner(self) -> None:
-        """As by SIGKILL: it writes nothing any more and says no goodbye, and its agents end without being heard."""
+        """Simulate SIGKILL: nothing more is written or sent, and the output of its agents is lost."""
         await self._cut_link()
         runner = self.runner
         for actor in runner._actors.values():
@@ -128,7 +128,7 @@ class World:
         runner._lock.release()
 
     async def restart_runner(self) -> None:
-        """A crash, and a new life from what the disk holds."""
+        """Crash the runner and start a new one from the data on disk."""
         await self.crash_runner()
         await self.start_runner()
 
@@ -155,7 +155,7 @@ class World:
 
     @property
     def directory(self) -> Path:
-        """Where sessions run, unless they say otherwise."""
+        """The default directory of sessions."""
         path = self.home.parent / "project"
         path.mkdir(exist_ok=True)
         return path
@@ -170,13 +170,13 @@ class World:
         return (await self.hub.sessions.create(self.caller, CreateSession(**asked))).body
 
     def open(self, session: str, agent: str = "demo") -> Chat:
-        """A session that is there, from what has been broadcast of it so far."""
+        """Open an existing session."""
         chat = self.chats[session] = Chat(self, session, agent)
         self._tell(chat, self.synced)
         return chat
 
     async def rewrite(self, chat: Chat, **changes: Any) -> SessionState:
-        """Change a session's row while no runner has it: as an older version or a lost write would have left it."""
+        """Change the stored state of a session while no runner runs."""
         journal = await Journal.open(self.home / "runner.db")
         (stored,) = [one for one in await journal.load() if one.spec.id == chat.id]
         state = replace(stored.state, **changes)
@@ -185,7 +185,7 @@ class World:
         return state
 
     def lose(self, chat: Chat) -> None:
-        """Delete the agent's own memory of the conversation."""
+        """Delete the agent's own file of the conversation."""
         native_id = chat.state.native_id
         if chat.agent == "demo":
             self.agent_file(native_id or "").unlink()
@@ -194,7 +194,7 @@ class World:
             path.unlink()
 
     def agent_file(self, native_id: str) -> Path:
-        """Where the demo agent keeps a conversation."""
+        """The demo agent's file of a conversation."""
         return self.home / "agents" / "demo" / f"{native_id}.jsonl"
 
     # -- hearing

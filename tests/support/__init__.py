@@ -1,1 +1,1 @@
-"""What tests share. One noun per module, as in src/."""
+"""Helpers for the tests. One noun per module, as in src/."""

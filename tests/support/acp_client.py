@@ -1,4 +1,4 @@
-"""An editor as a test plays one: it remembers everything it is told and answers what it is asked as the test says."""
+"""An ACP client for tests. It records everything it receives and answers requests as the test says."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
 
 
 async def nobody(method: str, params: dict[str, Any]) -> Any:
-    """Has no handler for what it is asked."""
+    """Handle no request."""
     raise unknown_method(method)
 
 
 async def forever(method: str, params: dict[str, Any]) -> Any:
-    """Never answers."""
+    """Never answer."""
     await asyncio.Event().wait()
 
 
 def choosing(*kinds: str) -> Answer:
-    """Selects the first option of one of these kinds."""
+    """Return a handler that selects the first option of one of these kinds."""
 
     async def answer(method: str, params: dict[str, Any]) -> Any:
         for option in params["options"]:
@@ -50,7 +50,7 @@ def choosing(*kinds: str) -> Answer:
 
 
 class Editor:
-    """A client over any road. Everything that passes is held to the official schema."""
+    """A client over any transport. Every message is checked against the official schema."""
 
     def __init__(self, lines: Transport, answer: Answer = nobody, *, strict: bool = True) -> None:
         self.answer = answer
@@ -108,7 +108,7 @@ class Editor:
         return "".join(update["content"]["text"] for update in self.told(kind))
 
     def forget(self) -> None:
-        """What it was told so far."""
+        """Forget what was received so far."""
         self.updates.clear()
         self.log.clear()
 
@@ -147,7 +147,7 @@ class Editor:
         return asyncio.create_task(self.prompt(session, text))
 
     async def configure(self, session: str, option: str, value: str) -> dict[str, str]:
-        """The values of all options after it."""
+        """Set an option and return the values of all options."""
         result = await self.call("session/set_config_option", sessionId=session, configId=option, value=value)
         return {one["id"]: one["currentValue"] for one in result["configOptions"]}
 
@@ -156,7 +156,7 @@ class Editor:
 
 
 class _Tap:
-    """The road, with everything on it looked at."""
+    """A transport that checks every message."""
 
     def __init__(self, lines: Transport, editor: Editor, *, strict: bool) -> None:
         self._lines = lines
@@ -187,7 +187,7 @@ def _name(message: dict[str, Any]) -> str:
 
 
 class Road:
-    """One end of a connection in memory."""
+    """One end of an in-memory connection."""
 
     def __init__(self) -> None:
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -207,7 +207,7 @@ class Road:
         self.other.incoming.put_nowait(data)
 
     def close(self) -> None:
-        """Nothing more is said from here."""
+        """Close our end."""
         self.other.incoming.put_nowait(None)
 
 
@@ -215,7 +215,7 @@ class Road:
 async def editor_here(
     hub: OpenHub, options: Options | None = None, answer: Answer = nobody, *, strict: bool = True
 ) -> AsyncIterator[Editor]:
-    """The face inside this process. At the end every request of the editor has exactly one answer."""
+    """Run the face in this process. At the end every request must have exactly one answer."""
     ours, its = Road.pair()
     serving = asyncio.create_task(converse(its, options or Options(agent="demo"), hub))
     editor = Editor(ours, answer, strict=strict)
@@ -232,7 +232,7 @@ async def editor_here(
 
 
 class Pipes:
-    """A process as a road."""
+    """A child process as a transport."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -265,7 +265,7 @@ class EditorProcess(Editor):
 async def editor(
     *arguments: str, command: Sequence[str] = FARSTEER_ACP, answer: Answer = nobody, cwd: Path | None = None
 ) -> AsyncIterator[EditorProcess]:
-    """`farsteer acp` as an editor starts it; every line of its stdout is read as protocol."""
+    """Start `farsteer acp` as an editor does. Every line of its stdout must be a protocol message."""
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdin=PIPE, stdout=PIPE, cwd=cwd, env=dict(os.environ), start_new_session=True
     )

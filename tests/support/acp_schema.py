@@ -1,4 +1,4 @@
-"""The official JSON Schema of ACP v1, and whether what is said on a wire is what it says."""
+"""Checks messages against the official JSON Schema of ACP v1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _definitions(file: str) -> dict[str, Any]:
 
 @cache
 def _names(file: str) -> dict[tuple[str, str], str]:
-    """The definition of what belongs to a method, by the end of its name."""
+    """Map methods to their definitions, by the suffix of the name."""
     found: dict[tuple[str, str], str] = {}
     for name, definition in _definitions(file).items():
         for kind in ("Request", "Response", "Notification"):
@@ -38,7 +38,7 @@ def _validator(file: str, name: str) -> Any:
 
 
 def check(method: str, kind: str, value: Any) -> None:
-    """Raises AssertionError unless the value is what the schema has for it."""
+    """Raise AssertionError unless the value matches the schema."""
     if method in OURS or method.startswith("_"):
         return
     for file in ("schema.json", "schema.unstable.json"):
@@ -58,7 +58,7 @@ def check_error(value: Any) -> None:
 
 
 class Wire:
-    """Both directions of one connection, each message held to the schema as it passes."""
+    """Checks both directions of a connection, message by message."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[bool, Any], str] = {}

@@ -1,4 +1,4 @@
-"""A client of `stream-jsonrpc`, as somebody would write one from the document: lines in, lines out."""
+"""A client of Droid's `stream-jsonrpc` protocol, written from docs/droid.md."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class DroidClient:
         return str(self._ids)
 
     async def call(self, method: str, params: Line | None = None) -> Line:
-        """The response to it; an error without an id is taken for its."""
+        """Send a request and return the response. An error without an id counts as the response."""
         id = await self.send(method, params)
         return await self.until(lambda line: line["type"] == "response" and line["id"] in (id, None))
 
     async def ask(self, method: str, params: Line | None = None) -> Line:
-        """The result of it."""
+        """Send a request and return its result."""
         answer = await self.call(method, params)
         assert "result" in answer, answer
         return answer["result"]
@@ -90,7 +90,7 @@ class DroidClient:
     # -- hearing
 
     async def next(self) -> Line:
-        """The next line that nobody has read yet."""
+        """Return the next unread line."""
         if self._read == len(self.lines):
             async with asyncio.timeout(SECONDS):
                 line = await self._heard.readline()
@@ -106,7 +106,7 @@ class DroidClient:
         return line
 
     async def until_note(self, kind: str, **fields: Any) -> Line:
-        """The payload of the next notification of this kind whose fields are so."""
+        """Return the payload of the next notification of this kind with these fields."""
 
         def meant(line: Line) -> bool:
             note = note_of(line)
@@ -115,7 +115,7 @@ class DroidClient:
         return note_of(await self.until(meant))
 
     async def until_idle(self) -> list[Line]:
-        """The payloads up to the next idle, with it."""
+        """Return the payloads up to and including the next idle state."""
         begun = self._read
         await self.until_note("droid_working_state_changed", newState="idle")
         return [note for line in self.lines[begun : self._read] if (note := note_of(line))]
@@ -130,7 +130,7 @@ class DroidClient:
         return await self.until_idle()
 
     async def rest(self) -> list[Line]:
-        """All that is heard until the other side is gone."""
+        """Return everything that arrives until the other side closes."""
         begun = self._read
         try:
             while True:
@@ -147,12 +147,12 @@ class DroidProcess(DroidClient):
         self.process = process
 
     def hang_up(self) -> None:
-        """Read no more, and let the other side know."""
+        """Close our end of the output."""
         transport = self.process._transport.get_pipe_transport(1)  # pyright: ignore[reportAttributeAccessIssue]
         transport.close()
 
     async def ended(self) -> int:
-        """All that was left to hear is in `lines`; the exit code."""
+        """Read the remaining output into `lines` and return the exit code."""
         await self.rest()
         async with asyncio.timeout(SECONDS):
             return await self.process.wait()
@@ -163,7 +163,7 @@ def note_of(line: Line) -> Line:
 
 
 def kinds(notes: Sequence[Line]) -> list[str]:
-    """What was told, with states by their name and repeated fragments once."""
+    """Return the kinds of the notifications, with states by name and repeated deltas once."""
     named = [note["newState"] if "newState" in note else note["type"] for note in notes]
     return [kind for index, kind in enumerate(named) if index == 0 or kind != named[index - 1]]
 
@@ -180,7 +180,7 @@ def of(notes: Sequence[Line], kind: str) -> list[Line]:
 async def droid(
     *arguments: str, command: Sequence[str] = FACE, cwd: Path | str | None = None, quiet: bool = True
 ) -> AsyncIterator[DroidProcess]:
-    """A process that is spoken to; gone when the block is left."""
+    """Run a process and connect to it. It is ended when the block is left."""
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdin=PIPE, stdout=PIPE, stderr=DEVNULL if quiet else PIPE, limit=_LIMIT, cwd=cwd,
         env=dict(os.environ),
@@ -199,7 +199,7 @@ async def droid(
 
 @asynccontextmanager
 async def droid_here(hub: OpenHub, options: ServerOptions) -> AsyncIterator[DroidClient]:
-    """The face inside this process: all of it but the start of an interpreter."""
+    """Run the face in this process, without starting an interpreter."""
     (our_end, its_out), (its_in, our_out) = os.pipe(), os.pipe()
     loop, heard = asyncio.get_running_loop(), asyncio.StreamReader(_LIMIT)
     reading, _ = await loop.connect_read_pipe(

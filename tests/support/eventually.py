@@ -1,4 +1,4 @@
-"""Waiting, with a deadline, for something that announces itself by no event."""
+"""Waits, with a deadline, for a condition that no event announces."""
 
 from __future__ import annotations
 

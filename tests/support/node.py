@@ -1,4 +1,4 @@
-"""The Node.js that `make setup` installed, with the clients of tests/js."""
+"""The Node.js that `make setup` installs, with the clients of tests/js."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ _SIZE = (LAST - FIRST) // SLICES
 
 
 def _slice() -> Iterator[int]:
-    """The ports of this xdist worker, starting somewhere else in each process, without end."""
+    """Yield the ports of this xdist worker, starting at a random one, without end."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     base = FIRST + worker % SLICES * _SIZE
     start = os.getpid() * 37 % _SIZE
@@ -23,7 +23,7 @@ _ports = _slice()
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port nothing listens on, never the same one twice in a row, nor one of another worker."""
+    """Return a free port. It is not the previous one and not one of another worker."""
     for port in _ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

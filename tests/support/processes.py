@@ -1,4 +1,4 @@
-"""Which processes a test left behind."""
+"""Finds processes that a test left behind."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ def started_here(workspace: Path) -> set[psutil.Process]:
 
 
 def _started_here(workspace: Path) -> set[psutil.Process]:
-    """The same in a quarter of the time: every test asks twice."""
+    """The same from /proc, in a quarter of the time. Every test calls it twice."""
     own, folder = os.getpid(), str(workspace)
     parents: dict[int, int] = {}
     found: set[int] = set()
@@ -59,7 +59,7 @@ def _started_here(workspace: Path) -> set[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False for a zombie too: it runs no more, and Python's own ResourceWarning reports who did not wait."""
+    """Return False for a zombie as well: Python's ResourceWarning reports those."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -69,7 +69,7 @@ def is_alive(process: psutil.Process) -> bool:
 def left_behind(
     workspace: Path, before: Set[psutil.Process] = frozenset(), grace: float = GRACE
 ) -> list[psutil.Process]:
-    """What was started since `before` and is still alive after a short grace, for reaping is asynchronous."""
+    """Return processes started since `before` that still run after a short grace period."""
     deadline = time.monotonic() + grace
     while True:
         leftovers = started_here(workspace) - before
@@ -89,7 +89,7 @@ def describe(processes: list[psutil.Process]) -> str:
 
 
 def kill(processes: list[psutil.Process]) -> None:
-    """So that one test's leftovers are not reported, or in the way, a second time."""
+    """Kill them, so that they are not reported again for the next test."""
     for process in processes:
         try:
             process.kill()

@@ -1,4 +1,4 @@
-"""Hub, server and runner with the demo agent, all real, on a free port of this process."""
+"""A real hub, server and runner with the demo agent, in this process on a free port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OWNER = "the-owners-token-of-these-tests"
 
 
 class Account(httpx.AsyncClient):
-    """A signed-in HTTP client, with the few calls nearly every test makes."""
+    """A signed-in HTTP client with the calls that most tests need."""
 
     async def get_json(self, path: str, status: int = 200, **query: Any) -> Any:
         response = await self.get(path, params=query)
@@ -42,12 +42,12 @@ class Account(httpx.AsyncClient):
         return (await self.get_json(f"/api/sessions/{session_id}/messages", **query))["messages"]
 
     async def say(self, session_id: str, text: str, **more: Any) -> str:
-        """Send a message; the id of its queue item."""
+        """Send a message and return the id of its queue item."""
         path = f"/api/sessions/{session_id}/messages"
         return (await self.post_json(path, {"text": text, **more}, 202))["id"]
 
     async def until(self, session_id: str, status: str) -> Any:
-        """The session, once it has this status and nothing is on its way to the agent."""
+        """Return the session once it has this status and its queue is empty."""
         found: dict[str, Any] = {}
 
         async def reached() -> bool:
@@ -58,7 +58,7 @@ class Account(httpx.AsyncClient):
         return found
 
     async def shows(self, session_id: str, **fields: Any) -> None:
-        """Wait until the session has these fields: a change is shown when the hub has stored its event."""
+        """Wait until the session has these fields."""
 
         async def shown() -> bool:
             session = await self.session(session_id)
@@ -67,7 +67,7 @@ class Account(httpx.AsyncClient):
         await eventually(shown)
 
     async def turn(self, session_id: str, text: str) -> list[Any]:
-        """Say something, wait for the end of the turn; the whole log."""
+        """Send a message, wait for the end of the turn and return the whole log."""
         item = await self.say(session_id, text)
 
         async def ended() -> bool:
@@ -89,7 +89,7 @@ class Stack:
     runner: AsyncExitStack
 
     async def connect(self) -> httpx.AsyncClient:
-        """An HTTP client that is nobody."""
+        """Return an HTTP client that is not signed in."""
         return await self.opened.enter_async_context(httpx.AsyncClient(base_url=self.url, timeout=30))
 
     async def sign_in(self, access_token: str = OWNER) -> Account:
@@ -110,14 +110,14 @@ class Stack:
         return str(path)
 
     async def create(self, account: Account, **fields: Any) -> str:
-        """A session of the demo agent; its id."""
+        """Create a session of the demo agent and return its id."""
         machines = (await account.get_json("/api/machines"))["machines"]
         body = {"machineId": machines[0]["id"], "directory": self.directory(), "agent": "demo", **fields}
         return (await account.post_json("/api/sessions", body))["sessionId"]
 
 
 def announce(stack: Stack) -> None:
-    """As `farsteer up` does, so that commands find the hub by its home."""
+    """Write `hub.json` as `farsteer up` does, so that commands find the hub by its home."""
     hub_file(stack.home).write_text(json.dumps({"url": stack.url, "pid": os.getpid()}))
     token_file(stack.home).write_text(OWNER)
 

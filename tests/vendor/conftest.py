@@ -1,4 +1,4 @@
-"""What every real CLI needs: to be there, and a model to talk to."""
+"""Fixtures for tests with a real CLI: the program and a scripted model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.vendor.pins import Pin
 
 
 def required(pin: Pin) -> Path:
-    """The program of a pinned CLI. Without it there is no test: a failure in CI, a skip that says so elsewhere."""
+    """Return the program of a pinned CLI. If it is missing, the test fails in CI and is skipped elsewhere."""
     path = program(pin)
     if not path.exists():
         missing = f"{pin.name} {pin.version} is not installed: run make test-agents"

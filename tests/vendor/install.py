@@ -1,7 +1,7 @@
-"""`python -m tests.vendor.install`: every pinned CLI into a cache outside the repository, each once.
+"""`python -m tests.vendor.install`: installs every pinned CLI into a cache outside the repository.
 
-A CLI is installed beside its place and then renamed into it, under a lock: what has its place is whole, however many
-processes install at once and whenever one is killed.
+A CLI is installed into a temporary folder and then renamed, under a lock. An installed CLI is therefore always
+complete, also when several processes install at once or one is killed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def in_ci() -> bool:
 
 
 def cache_folder() -> Path:
-    """Where the CLIs are kept: large, and the same for every checkout."""
+    """Return the cache folder, which all checkouts share."""
     if named := os.environ.get("FARSTEER_VENDOR_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "farsteer" / "vendor"
@@ -45,11 +45,11 @@ SDK = sdk_home()
 
 
 class InstallFailed(Exception):
-    """npm could not get it, or got something else than was pinned."""
+    """npm failed, or installed something other than the pinned version."""
 
 
 def program(pin: Pin, cache: Path = CACHE) -> Path:
-    """Where the program is once it is installed."""
+    """Return the path of the installed program."""
     return _place(pin, cache) / "node_modules" / pin.program_here
 
 
@@ -58,7 +58,7 @@ def _place(pin: Pin, cache: Path) -> Path:
 
 
 def install(pin: Pin, cache: Path = CACHE) -> Path:
-    """The pinned program, installed now if it is not there yet."""
+    """Return the pinned program, and install it if it is missing."""
     place = _place(pin, cache)
     if place.is_dir():
         return program(pin, cache)

@@ -1,4 +1,4 @@
-"""Which version of which CLI the tests run, and where npm has it."""
+"""The versions of the CLIs that the tests run, and their npm packages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 
 def here() -> str:
-    """This platform as npm packages name it, such as linux-x64."""
+    """Return this platform as npm packages name it, such as linux-x64."""
     machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower())
     return f"{sys.platform}-{machine or platform.machine().lower()}"
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A package of npm at an exact version. `{platform}` stands for this platform in `package` and `program`."""
+    """An npm package at an exact version. `{platform}` in `package` and `program` stands for this platform."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ class Pin:
 
 
 def _droid(version: str, **integrity: str) -> Pin:
-    """The program itself: the package `droid` only chooses one of these and needs a script to do so."""
+    """Return the package of the program. The package `droid` only selects one of these in an install script."""
     return Pin(
         name="droid",
         version=version,

@@ -1,4 +1,4 @@
-"""A CLI is installed once and whole, however many ask for it, or not at all."""
+"""A CLI is installed once and completely, or not at all, also by concurrent callers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ fs.writeFileSync("node_modules/.package-lock.json", JSON.stringify({ packages })
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every call of npm, which is played by a script."""
+    """The calls of npm, which a script replaces."""
     script = tmp_path / "npm.js"
     script.write_text(NPM)
     monkeypatch.setattr(install, "NPM", script)

@@ -1,4 +1,4 @@
-"""A model that does what the message says: real agents run against it, offline. See docs/testing-agents.md."""
+"""A scripted model server. It does what the message says, so real agents run offline. See docs/testing-agents.md."""
 
 from tests.support.model.log import Log, Seen
 from tests.support.model.model import SIDE

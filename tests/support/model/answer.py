@@ -1,4 +1,4 @@
-"""An answer of the model while it is given: blocks of text, thought and tool calls, streamed or whole."""
+"""An answer of the model in progress: text, thoughts and tool calls, streamed or whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Answer:
         await self._exchange.end()
 
     async def cut(self) -> None:
-        """Stop as if all had been said: no end of a block, no reason, no usage."""
+        """Stop without the end of the block, a stop reason or usage."""
         if not self._exchange.streaming:
             await self._exchange.events(self._dialect.begin())
         await self._exchange.end()
@@ -78,7 +78,7 @@ class Answer:
 
 
 def _pieces(text: str) -> list[str]:
-    """Word by word, but never too many: an echo may be megabytes."""
+    """Split a text into words, with a limit on their number: an echo may be megabytes long."""
     words = re.findall(r"\s*\S+\s*", text) or [text]
     size = -(-len(words) // _CHUNKS)
     return ["".join(words[start : start + size]) for start in range(0, len(words), size)]

@@ -1,4 +1,4 @@
-"""One request to a model, whatever its wire format, flattened to what a script needs."""
+"""A request to the model, independent of its wire format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = 80
 
 
 class Tool(NamedTuple):
-    """A tool the request offers. A `custom` one takes free text, a `function` one JSON."""
+    """A tool that the request offers. A `custom` tool takes free text, a `function` tool JSON."""
 
     name: str
     schema: Json
@@ -29,7 +29,7 @@ class Tool(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What a person, the model or a tool said: only a person's own words, one text for each block."""
+    """A message of a person, the model or a tool. Of a person only their own words, one text per block."""
 
     role: Role
     texts: tuple[str, ...]
@@ -47,7 +47,7 @@ class Conversation:
 
     @property
     def script(self) -> str:
-        """The last thing a person wrote; of several blocks the one with directives, else the last."""
+        """The last text of a person: the block with directives, or else the last block."""
         for message in reversed(self.messages):
             if message.role == "user" and message.texts:
                 scripted = [text for text in message.texts if "[[" in text]
@@ -56,7 +56,7 @@ class Conversation:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """What tools answered since the script was written."""
+        """The results of tools since the script was sent."""
         found: list[str] = []
         for message in reversed(self.messages):
             if message.role == "user" and message.texts:
@@ -67,21 +67,21 @@ class Conversation:
 
     @property
     def images(self) -> int:
-        """How many images the last message of a person has."""
+        """The number of images in the last message of a person."""
         return next((message.images for message in reversed(self.messages) if message.role == "user"), 0)
 
     @property
     def is_side(self) -> bool:
-        """A title, a summary, a classifier: no tools. A model named `plain` is for agents that offer none."""
+        """True for a title, summary or classification request: it has no tools and the model is not `plain`."""
         return not self.tools and "plain" not in self.model
 
     def heads(self) -> list[tuple[Role, str]]:
-        """Who said what, each cut short."""
+        """Role and beginning of each message."""
         return [(message.role, " ".join(message.texts)[:_HEAD]) for message in self.messages]
 
 
 def message(role: Role, texts: Iterable[str], images: int = 0) -> list[Message]:
-    """The message as a list, empty if nothing but injected notes is in it."""
+    """Return the message in a list, or an empty list if it holds injected notes only."""
     kept = (
         [own for own in map(_own_words, texts) if own] if role == "user" else [text for text in texts if text]
     )

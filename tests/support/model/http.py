@@ -1,4 +1,4 @@
-"""As much of an HTTP/1.1 server as the agents' clients need."""
+"""The part of an HTTP/1.1 server that the agents' clients need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Request(NamedTuple):
 
 
 class Reader(asyncio.StreamReader):
-    """Knows that the client has left without having to read on."""
+    """Detects a disconnect without reading further."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Reader(asyncio.StreamReader):
 
 
 class Exchange:
-    """One request, and the answer that is being written to it."""
+    """A request and its answer in progress."""
 
     def __init__(self, request: Request, reader: Reader, writer: asyncio.StreamWriter) -> None:
         self.request = request
@@ -63,7 +63,7 @@ class Exchange:
         await self._write(head if self.request.method == "HEAD" else head + body)
 
     async def events(self, events: Iterable[Event]) -> None:
-        """Send a part of the stream; the first part begins it."""
+        """Send events. The first call starts the stream."""
         parts: list[bytes] = []
         if not self.streaming:
             self.streaming = True
@@ -80,7 +80,7 @@ class Exchange:
         await self._write(_chunk(b""))
 
     def drop(self) -> None:
-        """Break off: in mid-stream behind what was sent, else before a word."""
+        """Close the connection, also in the middle of a stream."""
         if not self.streaming:
             connection: socket.socket = self._writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -88,7 +88,7 @@ class Exchange:
         self._writer.close()
 
     async def wait(self, event: asyncio.Event | None, seconds: float | None = None) -> None:
-        """Wait for `event` or for so long; raises Gone as soon as the client has left."""
+        """Wait for `event` or the timeout. Raises Gone as soon as the client disconnects."""
         waits = [asyncio.ensure_future(one.wait()) for one in (self._reader.gone, event) if one is not None]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -114,7 +114,7 @@ Handler = Callable[[Exchange], Awaitable[None]]
 
 
 async def serve(reader: Reader, writer: asyncio.StreamWriter, handle: Handler) -> None:
-    """One connection, for as many requests as the client sends."""
+    """Serve one connection for any number of requests."""
     try:
         while (request := await _read(reader, writer)) is not None:
             await handle(Exchange(request, reader, writer))

@@ -1,4 +1,4 @@
-"""What the model was asked: in memory for tests to wait on, and as JSON lines in a file."""
+"""The requests to the model, in memory for tests and as JSON lines in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.model.http import Request
 
 @dataclass
 class Seen:
-    """One request and what became of it."""
+    """A request and its outcome."""
 
     number: int
     request: Request
@@ -62,7 +62,7 @@ Condition = Callable[[Seen], bool]
 
 
 class Log:
-    """Written by the server's thread, read and waited on by the test's."""
+    """Written by the server's thread, read by the test's thread."""
 
     def __init__(self, path: Path | None = None, dump: Path | None = None) -> None:
         self._path = path
@@ -80,11 +80,11 @@ class Log:
 
     @property
     def turns(self) -> list[Seen]:
-        """Requests that ran a script: no side requests, nothing but answers."""
+        """Requests that ran a script, without side requests."""
         return [seen for seen in self.seen if seen.conversation is not None and not seen.conversation.is_side]
 
     async def wait(self, condition: Condition, seconds: float = 20.0) -> Seen:
-        """The first request, seen already or to come, of which this holds."""
+        """Return the first request, past or future, for which the condition holds."""
         found: Future[Seen] = Future()
         with self._lock:
             matching = next(filter(condition, self._seen), None)

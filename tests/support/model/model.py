@@ -1,4 +1,4 @@
-"""The scripted model: it answers each request by the script in it, and keeps no conversation itself."""
+"""The scripted model. It answers each request by the script in it and keeps no conversation."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIDE = "side"
 
 @dataclass
 class Meeting:
-    """How many have come, and who waits for how many."""
+    """Counts arrivals and wakes those who wait for a number of them."""
 
     present: int = 0
     waiting: list[tuple[int, asyncio.Event]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Model:
             self._log.finish(seen, outcome)
 
     async def _answer(self, exchange: Exchange, conversation: Conversation, dialect: type[Dialect]) -> str:
-        """Give the answer; returns what became of the request."""
+        """Send the answer and return the outcome."""
         answer = Answer(exchange, dialect(conversation.model), stream=conversation.stream, delay=self._delay)
         if conversation.is_side:
             await answer.say("text", SIDE)
@@ -122,13 +122,13 @@ class Model:
         return "answered"
 
     def _due(self, conversation: Conversation, step: Step, times: int | None) -> bool:
-        """Whether this failure happens this time. These counts and the meetings are all that the model remembers."""
+        """Return whether this failure happens now. The counts and the meetings are the model's only state."""
         key = (conversation.script, step)
         self._failed[key] += 1
         return times is None or self._failed[key] <= times
 
     def meet(self, name: str) -> None:
-        """One more has come to this point: a request, or the test itself."""
+        """Count one arrival, of a request or of the test."""
         self._meetings[name].come()
 
     async def _meet(self, exchange: Exchange, name: str, count: int) -> None:
@@ -151,7 +151,7 @@ def _told(about: str, conversation: Conversation) -> dict[str, Any]:
 
 
 def _other(request: Request) -> tuple[int, Any]:
-    """Everything that agents ask of their vendor besides answers."""
+    """Answer requests other than completions."""
     path = request.path
     if path.endswith("/count_tokens"):
         return 200, {"input_tokens": 100}

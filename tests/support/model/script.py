@@ -1,4 +1,4 @@
-"""Scripts: what a model is to do, written as directives into the message that an agent gives it.
+"""Scripts: directives in a message that say what the model does.
 
     [[say:T]] [[think:T]]       text, thought
     [[slow:N:S]]                N words, S seconds apart
@@ -31,7 +31,7 @@ ABSTRACT = frozenset({"bash", "write", "read", "ask", "plan"})
 
 
 class BadScript(ValueError):
-    """The test's own mistake: told to the agent as a 400 and to the test by the server."""
+    """The script is wrong. The agent gets a 400, and the server reports it to the test."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Sleep:
 
 @dataclass(frozen=True)
 class Use:
-    """A tool call: of an abstract tool with its texts, or of a named one with its input."""
+    """A tool call: an abstract tool with texts, or a named tool with its input."""
 
     tool: str
     texts: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ Step = Say | Think | Sleep | Use | Fail | Drop | Cut | Hang | Meet | Tell
 
 
 def play(script: str, results: tuple[str, ...]) -> list[Step]:
-    """What the model does now, after tools have given these results."""
+    """Return what the model does next, given the tool results so far."""
     rounds = split(script)
     if not rounds:
         return [Say(f"done: {results[-1]}" if results else f"echo: {script}")]
@@ -109,7 +109,7 @@ def play(script: str, results: tuple[str, ...]) -> list[Step]:
 
 
 def split(script: str) -> list[list[Step]]:
-    """The script's rounds: each ends with its tool calls."""
+    """Split the script into rounds. Each round ends with its tool calls."""
     rounds: list[list[Step]] = [[]]
     joined = False
     for name, argument in _directives(script):
@@ -137,7 +137,7 @@ def _directives(script: str) -> list[tuple[str, str]]:
 
 
 def _after_json(script: str, start: int) -> int:
-    """Where the JSON of [[tool:NAME:{json}]] ends; it may hold `]]` itself."""
+    """Return where the JSON of [[tool:NAME:{json}]] ends. It may contain `]]`."""
     brace = script.find("{", start)
     if brace < 0:
         raise BadScript("[[tool:NAME:{json}]] needs its JSON")

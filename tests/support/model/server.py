@@ -19,7 +19,7 @@ _STARTS_WITHIN = 10.0
 
 
 async def run(model: Model, port: int, ready: Callable[[int], None], stop: asyncio.Event) -> None:
-    """Serve until `stop`; then every connection ends too."""
+    """Serve until `stop` is set, then close every connection."""
     loop = asyncio.get_running_loop()
     connections: set[asyncio.Task[None]] = set()
 
@@ -41,7 +41,7 @@ async def run(model: Model, port: int, ready: Callable[[int], None], stop: async
 
 
 class ScriptedModel:
-    """The server in a thread of its own, for tests: it answers whatever the test's own loop is doing."""
+    """Runs the server in a thread, so that it answers while the test's event loop is busy."""
 
     def __init__(self, log: Path | None = None, dump: Path | None = None, delay: float = 0.0) -> None:
         self.log = Log(log, dump)
@@ -76,12 +76,12 @@ class ScriptedModel:
         self._thread.join(_STARTS_WITHIN)
 
     def meet(self, name: str) -> None:
-        """Be one of those for whom a [[meet:NAME:N]] waits."""
+        """Count as one of the N arrivals that [[meet:NAME:N]] waits for."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._model.meet, name)
 
     def check(self) -> None:
-        """Raises AssertionError if a script was broken: what the test saw then proves nothing."""
+        """Raise AssertionError if a script was wrong."""
         assert not self.log.mistakes, "\n".join(self.log.mistakes)
 
     def _run(self) -> None:

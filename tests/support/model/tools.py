@@ -1,4 +1,4 @@
-"""Abstract tools, and whichever tool of an agent does the same."""
+"""Maps abstract tools to the tools of an agent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _EMPTY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call as the model makes it: JSON for a function, free text for a custom tool."""
+    """A tool call: JSON for a function, free text for a custom tool."""
 
     id: str
     name: str
@@ -50,7 +50,7 @@ class Call:
 
 
 def call(use: Use, tools: Sequence[Tool]) -> Call:
-    """The call that does what the script asks for, by a tool that the request offers."""
+    """Return the call of a tool, offered by the request, that does what the script asks for."""
     name, given = _named(use, tools) if use.tool not in ABSTRACT else _abstract(use, tools)
     return Call(f"call_{uuid4().hex[:12]}", name, given)
 
@@ -144,7 +144,7 @@ def _custom(use: Use) -> str:
 
 
 def _code(use: Use) -> str:
-    """Codex's code mode: the one tool takes JavaScript that calls the others."""
+    """Codex's code mode: one tool takes JavaScript that calls the others."""
     match use.tool:
         case "bash":
             call = f"tools.exec_command({json.dumps({'cmd': use.texts[0]})})"

@@ -95,7 +95,7 @@ def _reason(blocks: Sequence[Block]) -> str:
 
 
 def _content(block: Block) -> Json:
-    """A block as it begins: empty."""
+    """Return an empty block."""
     if block.call is not None:
         return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": {}}
     if block.kind == "thought":
@@ -112,7 +112,7 @@ def _filled(block: Block) -> Json:
 
 
 def _messages(raw: Json) -> list[Message]:
-    """Tool results travel in a user's message: they come first, then the person's words."""
+    """Split a user message: tool results first, then the person's text."""
     role: str = raw.get("role", "user")
     if role not in ("user", "assistant"):
         return []

@@ -1,4 +1,4 @@
-"""What a wire format has to do: read a request, and write an answer block by block or whole."""
+"""The interface of a wire format: read a request, write an answer in blocks or whole."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Block:
-    """A part of the answer: a text, a thought or a tool call, numbered from 0."""
+    """A text, a thought or a tool call, numbered from 0."""
 
     kind: Literal["text", "thought", "call"]
     index: int
@@ -53,11 +53,11 @@ class Dialect(ABC):
     @classmethod
     @abstractmethod
     def error(cls, status: int, message: str) -> Json:
-        """The body of an HTTP error."""
+        """Return the body of an HTTP error."""
 
     @abstractmethod
     def whole(self, blocks: Sequence[Block]) -> Json:
-        """The answer to a request that wants no stream."""
+        """Return the answer to a request without streaming."""
 
     def begin(self) -> list[Event]:
         return []
@@ -75,7 +75,7 @@ class Dialect(ABC):
     def end(self, blocks: Sequence[Block]) -> list[Event]: ...
 
     def fail(self, status: int, message: str) -> list[Event]:
-        """An error after the stream has begun."""
+        """Return the events of an error after the stream has started."""
         return [Event(self.error(status, message))]
 
 

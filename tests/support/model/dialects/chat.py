@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as many other models speak them too."""
+"""OpenAI's chat completions, which many other models support as well."""
 
 from __future__ import annotations
 
