@@ -1,4 +1,4 @@
-"""The suite itself: it refuses what breaks a rule, and accepts an adapter that can do little and says so."""
+"""The conformance suite itself: it fails what breaks a rule, and accepts an adapter with few capabilities."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from farsteer.agents.base import (
     Sink,
     TurnEnded,
 )
-from farsteer.agents.conformance import AdapterConformance, Script
-from farsteer.agents.conformance.audit import audit
+from farsteer.agents.conformance import AdapterConformance, Prompts
+from farsteer.agents.conformance.harness import check_output_rules
 from farsteer.agents.demo.adapter import ARGV, DemoAdapter
 from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.core.approvals import Approval, ApprovalKind
@@ -34,7 +34,7 @@ from farsteer.core.session import StoredConversation
 
 
 class ModestLaunch(DemoLaunch):
-    """Refuses what it did not declare, as the contract's defaults do."""
+    """A launch without optional methods: it refuses them as `Launch` does by default."""
 
     async def steer(self, prompt: Prompt) -> None:
         await Launch.steer(self, prompt)
@@ -69,104 +69,106 @@ class ModestAdapter(DemoAdapter):
 
 
 class TestModest(AdapterConformance):
-    """Three lines are enough for a third party; what has no prompt is skipped."""
+    """Two prompts and an adapter are enough; contracts without a prompt are skipped."""
 
-    script = Script(answer="say hello", long="work 1000 0.05")
-    turns = 2
+    prompts = Prompts(answer="say hello", long="work 1000 0.05")
+    turn_count = 2
 
     def adapter(self) -> ModestAdapter:
         return ModestAdapter()
 
 
 END = TurnEnded(turn_id="t", reason=TurnEndReason.END_TURN)
-GONE = Exited(exit_code=0, reason="stopped")
+EXITED = Exited(exit_code=0, reason="stopped")
 ASKED = ApprovalAsked(Approval(id="a", kind=ApprovalKind.PLAN, title="?", created_at=1))
 
 
-def said(text: str) -> Output:
+def message(text: str) -> Output:
     return EventEmitted(AgentMessage(message_id="m", text=text))
 
 
-def streamed(text: str, offset: int) -> Output:
+def delta(text: str, offset: int) -> Output:
     return DeltaEmitted(Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=offset))
 
 
-def test_the_audit_accepts_what_is_right() -> None:
-    audit([streamed("a", 0), streamed("b", 1), said("ab"), ASKED, ApprovalWithdrawn("a"), END, GONE], ["t"])
+def test_correct_outputs_are_accepted() -> None:
+    check_output_rules(
+        [delta("a", 0), delta("b", 1), message("ab"), ASKED, ApprovalWithdrawn("a"), END, EXITED], ["t"]
+    )
 
 
-def test_the_audit_accepts_that_an_agent_begins_a_message_anew() -> None:
-    audit([streamed("a", 0), streamed("a", 0), streamed("b", 1), said("ab"), END, GONE], ["t"])
+def test_a_message_that_starts_again_is_accepted() -> None:
+    check_output_rules([delta("a", 0), delta("a", 0), delta("b", 1), message("ab"), END, EXITED], ["t"])
 
 
 @pytest.mark.parametrize(
-    ("outputs", "complaint"),
+    ("outputs", "error"),
     [
-        ([GONE], "exactly once"),
-        ([END, END, GONE], "exactly once"),
-        ([END, TurnEnded(turn_id="u", reason=TurnEndReason.END_TURN), GONE], "exactly once"),
+        ([EXITED], "exactly once"),
+        ([END, END, EXITED], "exactly once"),
+        ([END, TurnEnded(turn_id="u", reason=TurnEndReason.END_TURN), EXITED], "exactly once"),
         ([END], "Exited"),
-        ([END, GONE, said("x")], "last of all"),
-        ([END, GONE, GONE], "last of all"),
-        ([streamed("a", 1), END, GONE], "wrong offset"),
-        ([streamed("a", 0), said("b"), END, GONE], "differs"),
-        ([streamed("a", 0), streamed("b", 0), said("ab"), END, GONE], "differs"),
-        ([said("a"), said("a"), END, GONE], "said twice"),
-        ([said("a"), streamed("b", 0), END, GONE], "after the whole"),
-        ([ASKED, ASKED, END, GONE], "asked twice"),
-        ([ApprovalWithdrawn("a"), END, GONE], "never asked"),
+        ([END, EXITED, message("x")], "last output"),
+        ([END, EXITED, EXITED], "last output"),
+        ([delta("a", 1), END, EXITED], "wrong offset"),
+        ([delta("a", 0), message("b"), END, EXITED], "differs"),
+        ([delta("a", 0), delta("b", 0), message("ab"), END, EXITED], "differs"),
+        ([message("a"), message("a"), END, EXITED], "emitted twice"),
+        ([message("a"), delta("b", 0), END, EXITED], "follows the whole"),
+        ([ASKED, ASKED, END, EXITED], "asked twice"),
+        ([ApprovalWithdrawn("a"), END, EXITED], "never asked"),
     ],
     ids=range(13),
 )
-def test_the_audit_refuses_what_breaks_a_rule(outputs: Sequence[Output], complaint: str) -> None:
-    with pytest.raises(AssertionError, match=complaint):
-        audit(outputs, ["t"])
+def test_outputs_that_break_a_rule_are_rejected(outputs: Sequence[Output], error: str) -> None:
+    with pytest.raises(AssertionError, match=error):
+        check_output_rules(outputs, ["t"])
 
 
-class Spoiler:
-    """A sink that passes on what a careless adapter would have said."""
+class ChangingSink:
+    """A sink that changes outputs as a faulty adapter would."""
 
-    def __init__(self, sink: Sink, spoil: Callable[[Output], Sequence[Output]]) -> None:
+    def __init__(self, sink: Sink, change: Callable[[Output], Sequence[Output]]) -> None:
         self._sink = sink
-        self._spoil = spoil
+        self._change = change
 
     async def put(self, outputs: Sequence[Output]) -> None:
-        await self._sink.put([spoiled for output in outputs for spoiled in self._spoil(output)])
+        await self._sink.put([changed for output in outputs for changed in self._change(output)])
 
 
-def _twice(output: Output) -> Sequence[Output]:
+def _duplicate_end(output: Output) -> Sequence[Output]:
     return [output, output] if isinstance(output, TurnEnded) else [output]
 
 
-def _silent(output: Output) -> Sequence[Output]:
+def _drop_events(output: Output) -> Sequence[Output]:
     return [] if isinstance(output, EventEmitted) else [output]
 
 
-@pytest.mark.parametrize("spoil", [_twice, _silent])
-def test_a_careless_adapter_fails_the_suite(
-    spoil: Callable[[Output], Sequence[Output]], tmp_path: Path
+@pytest.mark.parametrize("change", [_duplicate_end, _drop_events])
+def test_a_faulty_adapter_fails_the_suite(
+    change: Callable[[Output], Sequence[Output]], tmp_path: Path
 ) -> None:
-    class Careless(DemoAdapter):
+    class Faulty(DemoAdapter):
         async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-            return await super().start(plan, Spoiler(sink, spoil))
+            return await super().start(plan, ChangingSink(sink, change))
 
     class Suite(AdapterConformance):
-        script = Script(answer="say hello", long="")
+        prompts = Prompts(answer="say hello", long="")
 
         def adapter(self) -> DemoAdapter:
-            return Careless()
+            return Faulty()
 
     with pytest.raises(AssertionError):
-        Suite().test_a_turn_says_something_and_then_ends(tmp_path)
+        Suite().test_a_turn_emits_a_message_and_then_ends(tmp_path)
 
 
 def test_an_adapter_that_does_more_than_it_declares_fails_the_suite(tmp_path: Path) -> None:
-    class Boastful(DemoAdapter):
+    class Undeclared(DemoAdapter):
         capabilities: ClassVar[Capabilities] = Capabilities(caller_chosen_id=True)
 
     class Suite(TestModest):
-        def adapter(self) -> Boastful:
-            return Boastful()
+        def adapter(self) -> Undeclared:
+            return Undeclared()
 
     with pytest.raises(pytest.fail.Exception):
         Suite().test_the_model_changes_or_is_refused(tmp_path)

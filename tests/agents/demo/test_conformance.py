@@ -6,15 +6,15 @@ import asyncio
 
 import uvloop
 
-from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.conformance import AdapterConformance, Prompts
 from farsteer.agents.conformance.approvals import ApprovalContracts
-from farsteer.agents.conformance.life import LifeContracts
+from farsteer.agents.conformance.launches import LaunchContracts
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.demo.adapter import DemoAdapter
 
 
 class TestDemo(AdapterConformance):
-    script = Script(
+    prompts = Prompts(
         answer="say hello", long="work 1000 0.05", tool="write made.txt hello", tool_file="made.txt",
         two_tools="several 2", two_files=("several-1.txt", "several-2.txt"), question="ask", plan="plan",
         shell="run {command}",
@@ -27,9 +27,9 @@ class TestDemo(AdapterConformance):
         return DemoAdapter()
 
 
-class TestDemoOnUvloop(TurnContracts, ApprovalContracts, LifeContracts):
-    script = TestDemo.script
-    turns = 10
+class TestDemoOnUvloop(TurnContracts, ApprovalContracts, LaunchContracts):
+    prompts = TestDemo.prompts
+    turn_count = 10
 
     def adapter(self) -> DemoAdapter:
         return DemoAdapter()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.agents.base import DeltaEmitted, EventEmitted, Registered, TurnEnded
-from farsteer.agents.conformance.stage import Scene, Stage
+from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import FarsteerError
@@ -28,208 +28,225 @@ from tests.support.droid_client import DroidProcess, droid, of, text_of
 from tests.support.droid_simulator import install
 from tests.support.droid_simulator.profile import PROFILES
 
-Setting = Callable[..., AbstractAsyncContextManager[Stage]]
+HarnessFactory = Callable[..., AbstractAsyncContextManager[Harness]]
 VERSIONS = [*PROFILES]
 OLD = VERSIONS[:-1]
 
 
 @pytest.fixture
-def stage(home: Path, tmp_path: Path) -> Setting:
+def make_harness(home: Path, tmp_path: Path) -> HarnessFactory:
     @asynccontextmanager
-    async def set_up(profile: str = "0.215", *options: str) -> AsyncIterator[Stage]:
+    async def make(profile: str = "0.215", *options: str) -> AsyncIterator[Harness]:
         from tests.agents.droid.test_simulator_conformance import Simulated
 
-        stage = Stage(DroidAdapter(install(tmp_path, profile, *options)), Simulated.script, tmp_path, 10.0)
-        yield stage
-        await stage.close()
+        harness = Harness(
+            DroidAdapter(install(tmp_path, profile, *options)), Simulated.prompts, tmp_path, 10.0
+        )
+        yield harness
+        await harness.close()
 
-    return set_up
-
-
-def said(scene: Scene) -> list[str]:
-    return [event.text for event in scene.events(AgentMessage)]
+    return make
 
 
-def codes(scene: Scene) -> list[str | None]:
-    return [notice.code for notice in scene.events(Notice)]
+def said(agent: RecordedLaunch) -> list[str]:
+    return [event.text for event in agent.events_of(AgentMessage)]
 
 
-async def test_what_is_streamed_again_is_said_once(stage: Setting) -> None:
-    async with stage() as set_:
-        scene = await set_.launch()
-        assert (await scene.turn("retry 2")).reason is TurnEndReason.END_TURN
-        assert said(scene) == ["The answer is 42."]
-        assert codes(scene).count("model_retry") == 2
+def codes(agent: RecordedLaunch) -> list[str | None]:
+    return [notice.code for notice in agent.events_of(Notice)]
 
 
-async def test_what_is_taken_back_is_not_said(stage: Setting) -> None:
-    async with stage() as set_:
-        scene = await set_.launch()
-        await scene.turn("retract")
-        assert said(scene) == ["Something else."]
-        assert "message_retracted" in codes(scene)
+async def test_what_is_streamed_again_is_said_once(make_harness: HarnessFactory) -> None:
+    async with make_harness() as harness:
+        agent = await harness.launch()
+        assert (await agent.run_turn("retry 2")).reason is TurnEndReason.END_TURN
+        assert said(agent) == ["The answer is 42."]
+        assert codes(agent).count("model_retry") == 2
 
 
-@pytest.mark.parametrize("profile", VERSIONS)
-async def test_a_long_line_arrives(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
-        await scene.turn("bigline 3000")
-        assert [len(text) for text in said(scene)] == [3_000_000]
+async def test_what_is_taken_back_is_not_said(make_harness: HarnessFactory) -> None:
+    async with make_harness() as harness:
+        agent = await harness.launch()
+        await agent.run_turn("retract")
+        assert said(agent) == ["Something else."]
+        assert "message_retracted" in codes(agent)
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_a_flood_arrives_whole(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
-        await scene.turn("flood 5000")
-        assert len(said(scene)) == 25
-        assert sum(len(text.split()) for text in said(scene)) == 5000 * 9
+async def test_a_long_line_arrives(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
+        await agent.run_turn("bigline 3000")
+        assert [len(text) for text in said(agent)] == [3_000_000]
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_an_error_of_the_model_fails_the_turn(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
-        ended = await scene.turn("fail")
+async def test_a_flood_arrives_whole(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
+        await agent.run_turn("flood 5000")
+        assert len(said(agent)) == 25
+        assert sum(len(text.split()) for text in said(agent)) == 5000 * 9
+
+
+@pytest.mark.parametrize("profile", VERSIONS)
+async def test_an_error_of_the_model_fails_the_turn(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
+        ended = await agent.run_turn("fail")
         assert (ended.reason, "401" in (ended.error or "")) == (TurnEndReason.FAILED, True)
-        assert (await scene.turn("say better")).reason is TurnEndReason.END_TURN
+        assert (await agent.run_turn("say better")).reason is TurnEndReason.END_TURN
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_an_acknowledgement_that_was_none(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
+async def test_an_acknowledgement_that_was_none(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
         # Whether the refusal comes before the sending has returned or after it, it fails the message.
         with suppress(FarsteerError):
-            ended = await scene.turn("refuse")
+            ended = await agent.run_turn("refuse")
             assert (ended.reason, "after all" in (ended.error or "")) == (TurnEndReason.FAILED, True)
-        assert (await scene.turn("say better")).reason is TurnEndReason.END_TURN
+        assert (await agent.run_turn("say better")).reason is TurnEndReason.END_TURN
 
 
 @pytest.mark.parametrize("profile", OLD)
-async def test_an_error_without_an_id_fails_the_request_under_way(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
+async def test_an_error_without_an_id_fails_the_request_under_way(
+    make_harness: HarnessFactory, profile: str
+) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
         with pytest.raises(FarsteerError):
-            await scene.launch.commands.rename("A title")  # pyright: ignore[reportAttributeAccessIssue]
-        assert (await scene.turn("say better")).reason is TurnEndReason.END_TURN
+            await agent.launch.commands.rename("A title")  # pyright: ignore[reportAttributeAccessIssue]
+        assert (await agent.run_turn("say better")).reason is TurnEndReason.END_TURN
 
 
-async def test_a_plan_is_carried_out_in_another_session(stage: Setting) -> None:
-    async with stage() as set_:
-        scene = await set_.launch(set_.plan(mode=PermissionMode.PLAN))
-        first = scene.launch.native_id
-        turn_id = await scene.begin("plan")
-        (approval,) = await scene.asked()
+async def test_a_plan_is_carried_out_in_another_session(make_harness: HarnessFactory) -> None:
+    async with make_harness() as harness:
+        agent = await harness.launch(harness.plan(mode=PermissionMode.PLAN))
+        first = agent.launch.native_id
+        turn_id = await agent.send("plan")
+        (approval,) = await agent.wait_for_approvals()
         answer = Answer(outcome=Outcome.APPROVED, option_id="proceed_new_session_low")
-        await scene.launch.answer(approval, check_answer(approval, answer))
-        assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
-        assert said(scene) == ["Implemented elsewhere."]
-        assert scene.launch.native_id != first
-        assert [output.native_id for output in scene.of(Registered)] == [first, scene.launch.native_id]
-        again = await set_.again(scene)
-        await again.turn("recall")
+        await agent.launch.answer(approval, check_answer(approval, answer))
+        assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.END_TURN
+        assert said(agent) == ["Implemented elsewhere."]
+        assert agent.launch.native_id != first
+        assert [output.native_id for output in agent.outputs_of(Registered)] == [
+            first,
+            agent.launch.native_id,
+        ]
+        again = await harness.relaunch(agent)
+        await again.run_turn("recall")
         assert "Implement the following plan" in said(again)[-1]
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_always_raises_the_whole_sessions_autonomy(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
-        turn_id = await scene.begin("run touch a\nrun touch b")
-        (approval,) = await scene.asked()
-        await scene.answer(approval, Outcome.APPROVED_FOR_SESSION)
-        await scene.end(turn_id)
-        assert (set_.directory / "b").exists()
-        assert [update.permission_mode for update in scene.events(ModeUpdate)][-1] is PermissionMode.SAFE_YOLO
+async def test_always_raises_the_whole_sessions_autonomy(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
+        turn_id = await agent.send("run touch a\nrun touch b")
+        (approval,) = await agent.wait_for_approvals()
+        await agent.answer(approval, Outcome.APPROVED_FOR_SESSION)
+        await agent.wait_for_end(turn_id)
+        assert (harness.directory / "b").exists()
+        assert [update.permission_mode for update in agent.events_of(ModeUpdate)][
+            -1
+        ] is PermissionMode.SAFE_YOLO
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_an_interrupted_tool_has_one_result(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch(set_.plan(mode=PermissionMode.YOLO))
-        turn_id = await scene.begin("run echo begun; sleep 60")
-        await scene.until(lambda: any(part.delta.text == "begun\n" for part in scene.of(DeltaEmitted)))
-        await scene.launch.interrupt()
-        assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
-        finals = [event for event in scene.events(ToolCallUpdate) if event.status and event.status.final]
+async def test_an_interrupted_tool_has_one_result(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+        turn_id = await agent.send("run echo begun; sleep 60")
+        await agent.wait_until(
+            lambda: any(part.delta.text == "begun\n" for part in agent.outputs_of(DeltaEmitted))
+        )
+        await agent.launch.interrupt()
+        assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+        finals = [event for event in agent.events_of(ToolCallUpdate) if event.status and event.status.final]
         assert len(finals) == 1
 
 
-async def test_a_droid_that_hangs_is_ended_all_the_same(stage: Setting) -> None:
-    async with stage("0.99", "--misbehave", "hang-at-eof") as set_:
-        scene = await set_.launch()
-        await scene.begin("run touch a")
-        await scene.asked()
+async def test_a_droid_that_hangs_is_ended_all_the_same(make_harness: HarnessFactory) -> None:
+    async with make_harness("0.99", "--misbehave", "hang-at-eof") as harness:
+        agent = await harness.launch()
+        await agent.send("run touch a")
+        await agent.wait_for_approvals()
         begun = time.monotonic()
-        await scene.launch.stop(0.5)
+        await agent.launch.stop(0.5)
         assert time.monotonic() - begun < 8
-        assert scene.of(TurnEnded)[0].reason is TurnEndReason.CANCELLED
+        assert agent.outputs_of(TurnEnded)[0].reason is TurnEndReason.CANCELLED
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_tokens_are_counted_once(stage: Setting, profile: str) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
+async def test_tokens_are_counted_once(make_harness: HarnessFactory, profile: str) -> None:
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
         for _ in range(3):
-            await scene.turn("say hello")
-        await scene.until(lambda: sum(event.input_tokens for event in scene.events(UsageUpdate)) == 300)
-        assert sum(event.output_tokens for event in scene.events(UsageUpdate)) == 21
+            await agent.run_turn("say hello")
+        await agent.wait_until(
+            lambda: sum(event.input_tokens for event in agent.events_of(UsageUpdate)) == 300
+        )
+        assert sum(event.output_tokens for event in agent.events_of(UsageUpdate)) == 21
 
 
 @pytest.mark.parametrize("profile", VERSIONS[-2:])
 async def test_tokens_that_are_counted_after_the_end_of_a_turn_are_not_lost_with_the_process(
-    stage: Setting, profile: str
+    make_harness: HarnessFactory, profile: str
 ) -> None:
-    async with stage(profile) as set_:
-        scene = await set_.launch()
-        await scene.turn("say hello")
-        before = sum(event.input_tokens for event in scene.events(UsageUpdate))
+    async with make_harness(profile) as harness:
+        agent = await harness.launch()
+        await agent.run_turn("say hello")
+        before = sum(event.input_tokens for event in agent.events_of(UsageUpdate))
         # Older versions would have counted a moment later.
-        again = await set_.again(scene)
-        assert before + sum(event.input_tokens for event in again.events(UsageUpdate)) == 100
-        again = await set_.again(again)
-        await again.turn("say hello")
-        third = await set_.again(again)
-        told = (*again.events(UsageUpdate), *third.events(UsageUpdate))
+        again = await harness.relaunch(agent)
+        assert before + sum(event.input_tokens for event in again.events_of(UsageUpdate)) == 100
+        again = await harness.relaunch(again)
+        await again.run_turn("say hello")
+        third = await harness.relaunch(again)
+        told = (*again.events_of(UsageUpdate), *third.events_of(UsageUpdate))
         assert before + sum(event.input_tokens for event in told) == 200, "nothing is told twice"
 
 
 @pytest.mark.parametrize("profile", VERSIONS[-2:])
 async def test_a_turn_that_is_said_to_be_complete_waits_for_its_last_message(
-    stage: Setting, profile: str
+    make_harness: HarnessFactory, profile: str
 ) -> None:
-    async with stage(profile, "--misbehave", "completed-early") as set_:
-        scene = await set_.launch()
+    async with make_harness(profile, "--misbehave", "completed-early") as harness:
+        agent = await harness.launch()
         for word in ("first", "second"):
-            turn_id = await scene.begin(f"say the {word} answer")
-            assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
-        said = [output.event for output in scene.of(EventEmitted) if isinstance(output.event, AgentMessage)]
+            turn_id = await agent.send(f"say the {word} answer")
+            assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.END_TURN
+        said = [
+            output.event
+            for output in agent.outputs_of(EventEmitted)
+            if isinstance(output.event, AgentMessage)
+        ]
         assert [(one.text, one.partial) for one in said] == [
             ("the first answer", False),
             ("the second answer", False),
         ]
-        messages = [scene.outputs.index(EventEmitted(event)) for event in said]
-        ends = [index for index, output in enumerate(scene.outputs) if isinstance(output, TurnEnded)]
+        messages = [agent.outputs.index(EventEmitted(event)) for event in said]
+        ends = [index for index, output in enumerate(agent.outputs) if isinstance(output, TurnEnded)]
         assert messages[0] < ends[0] < messages[1] < ends[1]
 
 
-async def test_what_nobody_knows_is_kept(stage: Setting) -> None:
-    async with stage("0.215", "--misbehave", "strange-keys") as set_:
-        scene = await set_.launch()
-        await scene.turn("unknown")
-        assert [(event.native_kind, event.data["strength"]) for event in scene.events(Other)] == [
+async def test_what_nobody_knows_is_kept(make_harness: HarnessFactory) -> None:
+    async with make_harness("0.215", "--misbehave", "strange-keys") as harness:
+        agent = await harness.launch()
+        await agent.run_turn("unknown")
+        assert [(event.native_kind, event.data["strength"]) for event in agent.events_of(Other)] == [
             ("telepathy", 3)
         ]
-        assert {"mood": "cheerful"}.items() <= (scene.events(AgentMessage)[-1].meta or {}).items()
+        assert {"mood": "cheerful"}.items() <= (agent.events_of(AgentMessage)[-1].meta or {}).items()
 
 
-async def test_a_sign_in_that_is_needed_is_told(stage: Setting) -> None:
-    async with stage() as set_:
-        scene = await set_.launch()
-        await scene.turn("mcp auth")
-        (notice,) = [event for event in scene.events(Notice) if event.code == "mcp_auth_required"]
+async def test_a_sign_in_that_is_needed_is_told(make_harness: HarnessFactory) -> None:
+    async with make_harness() as harness:
+        agent = await harness.launch()
+        await agent.run_turn("mcp auth")
+        (notice,) = [event for event in agent.events_of(Notice) if event.code == "mcp_auth_required"]
         assert "https://mcp.example.com/authorize" in notice.text
 
 

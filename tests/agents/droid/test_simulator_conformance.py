@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.conformance import AdapterConformance, Script
+from farsteer.agents.conformance import AdapterConformance, Prompts
 from farsteer.agents.conformance.approvals import ApprovalContracts
-from farsteer.agents.conformance.contract import Conformance
+from farsteer.agents.conformance.suite import ConformanceSuite
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 from tests.support.droid_simulator import install
 
 
-class Simulated(Conformance):
+class Simulated(ConformanceSuite):
     profile = ""
     options: tuple[str, ...] = ()
-    script = Script(
+    prompts = Prompts(
         answer="think hm", long="work", tool="write made.txt hello", tool_file="made.txt", question="ask", plan="plan",
         overwrite="write made.txt {text}", thinks="think hm", transcript="transcript",
         shell="run {command}", remember="The word is {word}.", recall="recall", crash="crash", crash_mid="crash mid",
         stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="unknown", garbage="garbage",
     )  # fmt: skip
-    turns = 20
+    turn_count = 20
 
     @pytest.fixture(autouse=True)
     def _machine(self, home: Path, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ class TestDroid099(Simulated, AdapterConformance):
 
 class TestDroid0215(Simulated, AdapterConformance):
     profile = "0.215"
-    turns = 100
+    turn_count = 100
 
 
 class TestStutteringDroid(Simulated, TurnContracts, ApprovalContracts):

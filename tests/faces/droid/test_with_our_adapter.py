@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.conformance import Script
-from farsteer.agents.conformance.contract import contract
-from farsteer.agents.conformance.memory import MemoryContracts, anchor_of, recall, remember
-from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.conformance import Prompts
+from farsteer.agents.conformance.conversations import ConversationContracts, last_anchor, recall, remember
+from farsteer.agents.conformance.harness import Harness
+from farsteer.agents.conformance.suite import contract
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 
 
-class TestDemoAgentAsDroid(TurnContracts, MemoryContracts):
-    script = Script(
+class TestDemoAgentAsDroid(TurnContracts, ConversationContracts):
+    prompts = Prompts(
         answer="think hm", long="work 1000 0.05", remember="The word is {word}.", recall="what did I say?",
         unknown="noise", garbage="garbage",
     )  # fmt: skip
-    patience = 20.0
-    turns = 20
+    step_timeout = 20.0
+    turn_count = 20
 
     @pytest.fixture(autouse=True)
     def _machine(self, home: Path, tmp_path: Path) -> None:
@@ -38,20 +38,20 @@ class TestDemoAgentAsDroid(TurnContracts, MemoryContracts):
         return DroidAdapter(str(self._executable))
 
     @contract
-    async def test_a_fork_knows_the_past_and_leaves_its_source_alone(self, stage: Stage) -> None:
+    async def test_a_fork_has_the_history_and_leaves_its_source_unchanged(self, harness: Harness) -> None:
         """With one process at a time, for each brings its own hub."""
-        scene = await stage.launch()
-        await remember(stage, scene, "apricot")
-        anchor = anchor_of(scene)
-        await remember(stage, scene, "walnut")
-        await scene.launch.stop()
-        fork = await stage.launch(stage.plan(fork_of=scene.launch.native_id, cut_at=anchor))
-        assert fork.launch.native_id != scene.launch.native_id
-        await remember(stage, fork, "cherry")
-        words = await recall(stage, fork)
+        agent = await harness.launch()
+        await remember(harness, agent, "apricot")
+        anchor = last_anchor(agent)
+        await remember(harness, agent, "walnut")
+        await agent.launch.stop()
+        fork = await harness.launch(harness.plan(fork_of=agent.launch.native_id, cut_at=anchor))
+        assert fork.launch.native_id != agent.launch.native_id
+        await remember(harness, fork, "cherry")
+        words = await recall(harness, fork)
         assert "apricot" in words
         assert "walnut" not in words
         await fork.launch.stop()
-        source = await recall(stage, await stage.again(scene))
+        source = await recall(harness, await harness.relaunch(agent))
         assert "walnut" in source
         assert "cherry" not in source

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.conformance.script import Script
-from farsteer.agents.conformance.stage import Stage
+from farsteer.agents.conformance.harness import Harness, Prompts
 from farsteer.agents.droid.adapter import DroidAdapter
 from tests.support.model import ScriptedModel
 from tests.vendor.conftest import required
@@ -68,8 +67,8 @@ def droid(pin: Pin, model: ScriptedModel, home: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-async def stage(droid: Pin, tmp_path: Path) -> AsyncIterator[Stage]:
+async def harness(droid: Pin, tmp_path: Path) -> AsyncIterator[Harness]:
     """Where launches are played; at the end each is stopped and all it said is held to the rules."""
-    stage = Stage(DroidAdapter(), Script(answer="", long=""), tmp_path, PATIENCE)
-    yield stage
-    await stage.close()
+    harness = Harness(DroidAdapter(), Prompts(answer="", long=""), tmp_path, PATIENCE)
+    yield harness
+    await harness.close()

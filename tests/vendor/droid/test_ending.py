@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from farsteer.agents.base import DeltaEmitted
-from farsteer.agents.conformance.stage import Scene, Stage
+from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, TurnEndReason
 from farsteer.core.ids import new_id
@@ -23,62 +23,62 @@ pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 HANGS = "[[say:begun]][[hang]]"
 
 
-async def history(scene: Scene) -> list[list[str]]:
+async def history(agent: RecordedLaunch) -> list[list[str]]:
     """What the model is shown of the conversation."""
-    await scene.turn("[[history]]")
-    return json.loads(scene.events(AgentMessage)[-1].text)["history"]
+    await agent.run_turn("[[history]]")
+    return json.loads(agent.events_of(AgentMessage)[-1].text)["history"]
 
 
-async def streaming(scene: Scene) -> str:
+async def streaming(agent: RecordedLaunch) -> str:
     """A turn in which the model has begun to speak and will never end."""
-    before = len(scene.of(DeltaEmitted))
-    turn_id = await scene.begin(HANGS)
-    await scene.until(lambda: len(scene.of(DeltaEmitted)) > before)
+    before = len(agent.outputs_of(DeltaEmitted))
+    turn_id = await agent.send(HANGS)
+    await agent.wait_until(lambda: len(agent.outputs_of(DeltaEmitted)) > before)
     return turn_id
 
 
-async def running(stage: Stage, scene: Scene) -> str:
+async def running(harness: Harness, agent: RecordedLaunch) -> str:
     """A turn in which a command runs that will not end by itself."""
-    turn_id = await scene.begin("[[bash:sleep 300]]")
-    await eventually(lambda: _sleeping(stage), scene.patience)
+    turn_id = await agent.send("[[bash:sleep 300]]")
+    await eventually(lambda: _sleeping(harness), agent.step_timeout)
     return turn_id
 
 
-async def test_an_interrupt_in_the_stream_keeps_what_was_said(stage: Stage, model: ScriptedModel) -> None:
-    scene = await stage.launch()
-    turn_id = await streaming(scene)
-    await scene.launch.interrupt()
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
-    assert [(event.text, event.partial) for event in scene.events(AgentMessage)] == [("begun", True)]
+async def test_an_interrupt_in_the_stream_keeps_what_was_said(harness: Harness, model: ScriptedModel) -> None:
+    agent = await harness.launch()
+    turn_id = await streaming(agent)
+    await agent.launch.interrupt()
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+    assert [(event.text, event.partial) for event in agent.events_of(AgentMessage)] == [("begun", True)]
     assert (await model.log.wait(lambda seen: seen.script == HANGS and seen.outcome == "gone")).outcome
-    told = await history(scene)
+    told = await history(agent)
     assert ["user", HANGS] in told
     assert told[-1] == ["user", "[[history]]"]
 
 
-async def test_an_interrupt_in_a_tool_ends_the_command(stage: Stage) -> None:
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    turn_id = await running(stage, scene)
-    await scene.launch.interrupt()
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
-    await eventually(lambda: not _sleeping(stage))
-    assert (await scene.turn("go on")).reason is TurnEndReason.END_TURN
+async def test_an_interrupt_in_a_tool_ends_the_command(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    turn_id = await running(harness, agent)
+    await agent.launch.interrupt()
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+    await eventually(lambda: not _sleeping(harness))
+    assert (await agent.run_turn("go on")).reason is TurnEndReason.END_TURN
 
 
-async def test_stop_in_a_tool_leaves_no_command_behind(stage: Stage) -> None:
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    turn_id = await running(stage, scene)
-    await scene.launch.stop()
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
-    assert stage.leftovers() == []
+async def test_stop_in_a_tool_leaves_no_command_behind(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    turn_id = await running(harness, agent)
+    await agent.launch.stop()
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+    assert harness.leftover_processes() == []
 
 
-async def test_a_conversation_goes_on_in_a_new_process(stage: Stage) -> None:
-    scene = await stage.launch()
-    await scene.turn("The password is DOLPHIN-2288")
-    again = await stage.again(scene)
-    assert again.launch.native_id == scene.launch.native_id
-    assert again.launch.pid != scene.launch.pid
+async def test_a_conversation_goes_on_in_a_new_process(harness: Harness) -> None:
+    agent = await harness.launch()
+    await agent.run_turn("The password is DOLPHIN-2288")
+    again = await harness.relaunch(agent)
+    assert again.launch.native_id == agent.launch.native_id
+    assert again.launch.pid != agent.launch.pid
     assert await history(again) == [
         ["user", "The password is DOLPHIN-2288"],
         ["assistant", "echo: The password is DOLPHIN-2288"],
@@ -87,16 +87,16 @@ async def test_a_conversation_goes_on_in_a_new_process(stage: Stage) -> None:
 
 
 async def test_another_key_resumes_the_same_conversation(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene = await stage.launch()
-    await scene.turn("remember this")
-    os.kill(scene.launch.pid, signal.SIGKILL)
-    await scene.exited()
+    agent = await harness.launch()
+    await agent.run_turn("remember this")
+    os.kill(agent.launch.pid, signal.SIGKILL)
+    await agent.wait_for_exit()
     monkeypatch.setenv("FACTORY_API_KEY", "fk-another")
-    again = await stage.again(scene)
+    again = await harness.relaunch(agent)
     assert psutil.Process(again.launch.pid).environ()["FACTORY_API_KEY"] == "fk-another"
-    assert again.launch.native_id == scene.launch.native_id
+    assert again.launch.native_id == agent.launch.native_id
     assert await history(again) == [
         ["user", "remember this"],
         ["assistant", "echo: remember this"],
@@ -104,43 +104,43 @@ async def test_another_key_resumes_the_same_conversation(
     ]
 
 
-async def test_a_conversation_that_never_was_cannot_be_resumed(stage: Stage) -> None:
+async def test_a_conversation_that_never_was_cannot_be_resumed(harness: Harness) -> None:
     with pytest.raises(AgentError) as caught:
-        await stage.launch(stage.plan(resume=new_id()))
+        await harness.launch(harness.plan(resume=new_id()))
     assert caught.value.code is ErrorCode.CONVERSATION_MISSING
-    assert stage.leftovers() == []
+    assert harness.leftover_processes() == []
 
 
-async def test_kill_9_in_the_stream_ends_the_turn_and_loses_no_message(stage: Stage) -> None:
-    scene = await stage.launch()
-    await scene.turn("before")
-    turn_id = await streaming(scene)
-    os.kill(scene.launch.pid, signal.SIGKILL)
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CRASHED
-    assert (await scene.exited()).exit_code == -signal.SIGKILL
-    said = scene.events(AgentMessage)[-1]
+async def test_kill_9_in_the_stream_ends_the_turn_and_loses_no_message(harness: Harness) -> None:
+    agent = await harness.launch()
+    await agent.run_turn("before")
+    turn_id = await streaming(agent)
+    os.kill(agent.launch.pid, signal.SIGKILL)
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CRASHED
+    assert (await agent.wait_for_exit()).exit_code == -signal.SIGKILL
+    said = agent.events_of(AgentMessage)[-1]
     assert (said.text, said.partial) == ("begun", True)
-    told = await history(await stage.again(scene))
+    told = await history(await harness.relaunch(agent))
     assert ["user", "before"] in told
     assert ["user", HANGS] in told
 
 
-async def test_kill_9_in_a_tool_leaves_no_command_and_the_conversation_goes_on(stage: Stage) -> None:
+async def test_kill_9_in_a_tool_leaves_no_command_and_the_conversation_goes_on(harness: Harness) -> None:
     """The old version's commands run in a session of their own and have nobody who looks after them."""
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    turn_id = await running(stage, scene)
-    commands = [process for process in stage.leftovers() if process.pid != scene.launch.pid]
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    turn_id = await running(harness, agent)
+    commands = [process for process in harness.leftover_processes() if process.pid != agent.launch.pid]
     assert any(_name(process) == "sleep" for process in commands)
-    os.kill(scene.launch.pid, signal.SIGKILL)
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CRASHED
-    await scene.exited()
+    os.kill(agent.launch.pid, signal.SIGKILL)
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CRASHED
+    await agent.wait_for_exit()
     assert [process for process in commands if _alive(process)] == []
-    again = await stage.again(scene)
-    assert (await again.turn("go on")).reason is TurnEndReason.END_TURN
+    again = await harness.relaunch(agent)
+    assert (await again.run_turn("go on")).reason is TurnEndReason.END_TURN
 
 
-def _sleeping(stage: Stage) -> bool:
-    return any(_name(process) == "sleep" for process in stage.leftovers())
+def _sleeping(harness: Harness) -> bool:
+    return any(_name(process) == "sleep" for process in harness.leftover_processes())
 
 
 def _alive(process: psutil.Process) -> bool:

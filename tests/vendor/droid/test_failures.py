@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farsteer.agents.base import DeltaEmitted
-from farsteer.agents.conformance.stage import Scene, Stage
+from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from tests.support.model import ScriptedModel
 from tests.vendor.droid.conftest import only_new, only_old
@@ -14,81 +14,83 @@ from tests.vendor.pins import DROID, Pin
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 
 
-async def works(scene: Scene) -> None:
-    await scene.turn("and now?")
-    assert scene.events(AgentMessage)[-1].text == "echo: and now?"
+async def works(agent: RecordedLaunch) -> None:
+    await agent.run_turn("and now?")
+    assert agent.events_of(AgentMessage)[-1].text == "echo: and now?"
 
 
-def retries(scene: Scene) -> list[Notice]:
-    return [notice for notice in scene.events(Notice) if notice.code == "model_retry"]
+def retries(agent: RecordedLaunch) -> list[Notice]:
+    return [notice for notice in agent.events_of(Notice) if notice.code == "model_retry"]
 
 
 @pytest.mark.parametrize("status", [400, 401])
-async def test_a_refused_request_fails_the_turn_with_its_reason(stage: Stage, status: int) -> None:
-    scene = await stage.launch()
-    ended = await scene.turn(f"[[error:{status}]]")
+async def test_a_refused_request_fails_the_turn_with_its_reason(harness: Harness, status: int) -> None:
+    agent = await harness.launch()
+    ended = await agent.run_turn(f"[[error:{status}]]")
     assert ended.reason is TurnEndReason.FAILED
     assert f"scripted {status}" in (ended.error or "")
-    await works(scene)
+    await works(agent)
 
 
-async def test_an_overloaded_model_is_asked_again(stage: Stage, droid: Pin, model: ScriptedModel) -> None:
-    scene = await stage.launch()
-    ended = await scene.turn("[[error:500:1]][[say:recovered]]")
+async def test_an_overloaded_model_is_asked_again(harness: Harness, droid: Pin, model: ScriptedModel) -> None:
+    agent = await harness.launch()
+    ended = await agent.run_turn("[[error:500:1]][[say:recovered]]")
     assert ended.reason is TurnEndReason.END_TURN
-    assert [event.text for event in scene.events(AgentMessage)] == ["recovered"]
+    assert [event.text for event in agent.events_of(AgentMessage)] == ["recovered"]
     # The old version tells nobody that it tries again.
-    assert len(retries(scene)) == (1 if droid == DROID else 0)
+    assert len(retries(agent)) == (1 if droid == DROID else 0)
 
 
-async def test_a_model_that_stays_overloaded_can_be_interrupted(stage: Stage, model: ScriptedModel) -> None:
-    scene = await stage.launch()
-    turn_id = await scene.begin("[[error:500]]")
+async def test_a_model_that_stays_overloaded_can_be_interrupted(
+    harness: Harness, model: ScriptedModel
+) -> None:
+    agent = await harness.launch()
+    turn_id = await agent.send("[[error:500]]")
     await model.log.wait(lambda seen: seen.outcome == "error 500")
-    await scene.launch.interrupt()
-    assert (await scene.end(turn_id)).reason is TurnEndReason.CANCELLED
-    await works(scene)
+    await agent.launch.interrupt()
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+    await works(agent)
 
 
-async def broken_once(scene: Scene, model: ScriptedModel) -> str:
+async def broken_once(agent: RecordedLaunch, model: ScriptedModel) -> str:
     """The text of a message whose stream breaks behind its first word, which was seen, and is begun again."""
-    turn_id = await scene.begin("[[say:half ]][[meet:seen:2]][[drop:1]][[say:done]]")
-    await scene.until(lambda: bool(scene.of(DeltaEmitted)))
+    turn_id = await agent.send("[[say:half ]][[meet:seen:2]][[drop:1]][[say:done]]")
+    await agent.wait_until(lambda: bool(agent.outputs_of(DeltaEmitted)))
     model.meet("seen")
-    assert (await scene.end(turn_id)).reason is TurnEndReason.END_TURN
-    (message,) = scene.events(AgentMessage)
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.END_TURN
+    (message,) = agent.events_of(AgentMessage)
     return message.text
 
 
 @only_new
 async def test_a_broken_stream_is_begun_again_and_nothing_is_said_twice(
-    stage: Stage, model: ScriptedModel
+    harness: Harness, model: ScriptedModel
 ) -> None:
-    scene = await stage.launch()
-    assert await broken_once(scene, model) == "half done"
-    assert len(retries(scene)) == 1
+    agent = await harness.launch()
+    assert await broken_once(agent, model) == "half done"
+    assert len(retries(agent)) == 1
 
 
 @only_old
 async def test_the_old_version_keeps_both_halves_of_a_broken_stream(
-    stage: Stage, model: ScriptedModel
+    harness: Harness, model: ScriptedModel
 ) -> None:
     """It says so itself, also to the model: there is nothing to repair."""
-    assert await broken_once(await stage.launch(), model) == "half half done"
+    assert await broken_once(await harness.launch(), model) == "half half done"
 
 
 @only_new
-async def test_a_stream_that_always_breaks_fails_the_turn(stage: Stage, model: ScriptedModel) -> None:
-    scene = await stage.launch()
-    ended = await scene.turn("[[say:half]][[drop]]")
+async def test_a_stream_that_always_breaks_fails_the_turn(harness: Harness, model: ScriptedModel) -> None:
+    agent = await harness.launch()
+    ended = await agent.run_turn("[[say:half]][[drop]]")
     assert ended.reason is TurnEndReason.FAILED
     assert ended.error
-    assert len(retries(scene)) > 1
-    await works(scene)
+    assert len(retries(agent)) > 1
+    await works(agent)
 
 
-async def test_a_stream_that_ends_too_early_is_taken_as_it_is(stage: Stage) -> None:
-    scene = await stage.launch()
-    assert (await scene.turn("[[say:half ]][[cut]]")).reason is TurnEndReason.END_TURN
-    assert [event.text for event in scene.events(AgentMessage)] == ["half "]
-    await works(scene)
+async def test_a_stream_that_ends_too_early_is_taken_as_it_is(harness: Harness) -> None:
+    agent = await harness.launch()
+    assert (await agent.run_turn("[[say:half ]][[cut]]")).reason is TurnEndReason.END_TURN
+    assert [event.text for event in agent.events_of(AgentMessage)] == ["half "]
+    await works(agent)

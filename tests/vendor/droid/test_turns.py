@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from farsteer.agents.base import ApprovalAsked, DeltaEmitted, Prompt
-from farsteer.agents.conformance.stage import Scene, Stage
+from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.core.events import (
     AgentMessage,
     AgentThought,
@@ -35,114 +35,116 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 """A PNG of one pixel."""
 
 
-async def info(scene: Scene) -> dict[str, Any]:
+async def info(agent: RecordedLaunch) -> dict[str, Any]:
     """What the model says it was asked with."""
-    await scene.turn("[[info]]")
-    return json.loads(scene.events(AgentMessage)[-1].text)
+    await agent.run_turn("[[info]]")
+    return json.loads(agent.events_of(AgentMessage)[-1].text)
 
 
-async def test_thoughts_and_words_are_streamed_and_then_said(stage: Stage) -> None:
-    scene = await stage.launch()
-    ended = await scene.turn("[[think:Let me see.]][[say:Hello brave new world]]")
+async def test_thoughts_and_words_are_streamed_and_then_said(harness: Harness) -> None:
+    agent = await harness.launch()
+    ended = await agent.run_turn("[[think:Let me see.]][[say:Hello brave new world]]")
     assert ended.reason is TurnEndReason.END_TURN
-    assert [event.text for event in scene.events(AgentThought)] == ["Let me see."]
-    (message,) = scene.events(AgentMessage)
+    assert [event.text for event in agent.events_of(AgentThought)] == ["Let me see."]
+    (message,) = agent.events_of(AgentMessage)
     assert (message.text, message.partial) == ("Hello brave new world", False)
-    fragments = [fragment.delta for fragment in scene.of(DeltaEmitted)]
+    fragments = [fragment.delta for fragment in agent.outputs_of(DeltaEmitted)]
     assert {delta.kind for delta in fragments} == {DeltaKind.THOUGHT, DeltaKind.MESSAGE}
 
 
 async def test_the_session_gets_a_title_and_every_token_is_counted(
-    stage: Stage, droid: Pin, model: ScriptedModel
+    harness: Harness, droid: Pin, model: ScriptedModel
 ) -> None:
-    scene = await stage.launch()
-    await scene.turn("a title, please")
-    assert "a title, please" in [event.title for event in scene.events(TitleUpdate)]
-    await scene.until(lambda: SIDE in [event.title for event in scene.events(TitleUpdate)])
-    await scene.turn("more")
+    agent = await harness.launch()
+    await agent.run_turn("a title, please")
+    assert "a title, please" in [event.title for event in agent.events_of(TitleUpdate)]
+    await agent.wait_until(lambda: SIDE in [event.title for event in agent.events_of(TitleUpdate)])
+    await agent.run_turn("more")
 
     def counted() -> tuple[int, int]:
-        usage = scene.events(UsageUpdate)
+        usage = agent.events_of(UsageUpdate)
         return sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage)
 
     # What making the title cost is counted by the new version only.
     counts = ("answered", "side") if droid == DROID else ("answered",)
     asked = len([seen for seen in model.log.seen if seen.outcome in counts])
-    await scene.until(lambda: counted() == (100 * asked, 10 * asked))
+    await agent.wait_until(lambda: counted() == (100 * asked, 10 * asked))
 
 
-async def test_a_tool_is_shown_with_its_input_and_its_result(stage: Stage) -> None:
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    await scene.turn("[[bash:echo wonderful; exit 3]][[say:failed as planned]]")
-    call = scene.events(ToolCall)[0]
+async def test_a_tool_is_shown_with_its_input_and_its_result(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    await agent.run_turn("[[bash:echo wonderful; exit 3]][[say:failed as planned]]")
+    call = agent.events_of(ToolCall)[0]
     assert call.tool_kind is ToolKind.EXECUTE
-    final = [update for update in scene.events(ToolCallUpdate) if update.status and update.status.final]
+    final = [update for update in agent.events_of(ToolCallUpdate) if update.status and update.status.final]
     assert [(update.tool_call_id, update.status) for update in final] == [
         (call.tool_call_id, ToolStatus.FAILED)
     ]
-    assert "wonderful" in scene.words()
-    assert scene.events(AgentMessage)[-1].text == "failed as planned"
+    assert "wonderful" in agent.text()
+    assert agent.events_of(AgentMessage)[-1].text == "failed as planned"
 
 
-async def test_two_tools_of_one_answer_both_run(stage: Stage) -> None:
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    await scene.turn("[[bash:touch one.txt]][[and]][[bash:touch two.txt]][[say:both]]")
-    assert {path.name for path in stage.directory.iterdir()} == {"one.txt", "two.txt"}
-    assert len({call.tool_call_id for call in scene.events(ToolCall)}) == 2
+async def test_two_tools_of_one_answer_both_run(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    await agent.run_turn("[[bash:touch one.txt]][[and]][[bash:touch two.txt]][[say:both]]")
+    assert {path.name for path in harness.directory.iterdir()} == {"one.txt", "two.txt"}
+    assert len({call.tool_call_id for call in agent.events_of(ToolCall)}) == 2
 
 
-async def test_two_sessions_work_at_once_and_apart(stage: Stage) -> None:
-    one, two = await asyncio.gather(stage.launch(), stage.launch())
+async def test_two_sessions_work_at_once_and_apart(harness: Harness) -> None:
+    one, two = await asyncio.gather(harness.launch(), harness.launch())
     # The model answers neither before both have asked.
-    await asyncio.gather(one.turn("[[meet:here:2]][[say:first]]"), two.turn("[[meet:here:2]][[say:second]]"))
-    assert [event.text for event in one.events(AgentMessage)] == ["first"]
-    assert [event.text for event in two.events(AgentMessage)] == ["second"]
+    await asyncio.gather(
+        one.run_turn("[[meet:here:2]][[say:first]]"), two.run_turn("[[meet:here:2]][[say:second]]")
+    )
+    assert [event.text for event in one.events_of(AgentMessage)] == ["first"]
+    assert [event.text for event in two.events_of(AgentMessage)] == ["second"]
     assert one.launch.native_id != two.launch.native_id
 
 
-async def test_model_and_effort_change_for_the_next_turn(stage: Stage, droid: Pin) -> None:
-    scene = await stage.launch(msgspec.structs.replace(stage.plan(), model=FAKE))
-    assert (await info(scene))["model"] == "fake-1"
-    await scene.launch.set_model(OTHER[droid.version])
-    assert (await info(scene))["model"] == "fake-2"
-    await scene.launch.set_model(SONNET)
+async def test_model_and_effort_change_for_the_next_turn(harness: Harness, droid: Pin) -> None:
+    agent = await harness.launch(msgspec.structs.replace(harness.plan(), model=FAKE))
+    assert (await info(agent))["model"] == "fake-1"
+    await agent.launch.set_model(OTHER[droid.version])
+    assert (await info(agent))["model"] == "fake-2"
+    await agent.launch.set_model(SONNET)
     for effort in (ReasoningEffort.HIGH, ReasoningEffort.LOW):
-        await scene.launch.set_effort(effort)
-        told = await info(scene)
+        await agent.launch.set_effort(effort)
+        told = await info(agent)
         assert (told["model"], told["effort"]) == (SONNET, effort.value)
 
 
-async def test_model_and_effort_of_the_plan_hold_from_the_first_turn(stage: Stage) -> None:
-    plan = msgspec.structs.replace(stage.plan(), model=SONNET, effort=ReasoningEffort.MEDIUM)
-    told = await info(await stage.launch(plan))
+async def test_model_and_effort_of_the_plan_hold_from_the_first_turn(harness: Harness) -> None:
+    plan = msgspec.structs.replace(harness.plan(), model=SONNET, effort=ReasoningEffort.MEDIUM)
+    told = await info(await harness.launch(plan))
     assert (told["model"], told["effort"]) == (SONNET, "medium")
 
 
-async def test_the_permission_mode_changes_while_it_runs(stage: Stage) -> None:
-    scene = await stage.launch(stage.plan(mode=PermissionMode.YOLO))
-    await scene.turn("[[bash:touch unasked.txt]]")
-    assert scene.of(ApprovalAsked) == []
-    await scene.launch.set_permission_mode(PermissionMode.DEFAULT)
-    turn_id = await scene.begin("[[bash:touch asked.txt]]")
-    await scene.asked()
-    await scene.launch.interrupt()
-    await scene.end(turn_id)
-    assert [path.name for path in stage.directory.iterdir()] == ["unasked.txt"]
+async def test_the_permission_mode_changes_while_it_runs(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
+    await agent.run_turn("[[bash:touch unasked.txt]]")
+    assert agent.outputs_of(ApprovalAsked) == []
+    await agent.launch.set_permission_mode(PermissionMode.DEFAULT)
+    turn_id = await agent.send("[[bash:touch asked.txt]]")
+    await agent.wait_for_approvals()
+    await agent.launch.interrupt()
+    await agent.wait_for_end(turn_id)
+    assert [path.name for path in harness.directory.iterdir()] == ["unasked.txt"]
 
 
-async def test_an_image_reaches_the_model(stage: Stage) -> None:
-    scene = await stage.launch(msgspec.structs.replace(stage.plan(), model=SONNET))
+async def test_an_image_reaches_the_model(harness: Harness) -> None:
+    agent = await harness.launch(msgspec.structs.replace(harness.plan(), model=SONNET))
     turn_id = new_id()
     image = Attachment(name="dot.png", mime_type="image/png", data=DOT)
-    await scene.launch.send(Prompt(turn_id=turn_id, text="[[info]]", attachments=(image,)))
-    scene.sent.append(turn_id)
-    await scene.end(turn_id)
-    assert json.loads(scene.events(AgentMessage)[-1].text)["images"] == 1
+    await agent.launch.send(Prompt(turn_id=turn_id, text="[[info]]", attachments=(image,)))
+    agent.turn_ids.append(turn_id)
+    await agent.wait_for_end(turn_id)
+    assert json.loads(agent.events_of(AgentMessage)[-1].text)["images"] == 1
 
 
 @only_new
-async def test_a_message_of_a_megabyte_comes_back_whole(stage: Stage) -> None:
-    scene = await stage.launch()
+async def test_a_message_of_a_megabyte_comes_back_whole(harness: Harness) -> None:
+    agent = await harness.launch()
     text = " ".join(map(str, range(150_000)))
-    await scene.turn(text)
-    assert scene.events(AgentMessage)[-1].text == f"echo: {text}"
+    await agent.run_turn(text)
+    assert agent.events_of(AgentMessage)[-1].text == f"echo: {text}"

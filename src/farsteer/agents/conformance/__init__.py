@@ -1,17 +1,30 @@
-"""The contracts every adapter must pass, for ours and for yours:
+"""The contracts that every adapter must pass, as a pytest suite for our adapters and for yours.
 
-    from farsteer.agents.conformance import AdapterConformance, Script
+    from farsteer.agents.conformance import AdapterConformance, Prompts
 
     class TestMyAdapter(AdapterConformance):
-        def adapter(self): return MyAdapter()
-        script = Script(answer="hello", long="count to a million", tool="write x.txt", tool_file="x.txt")
+        prompts = Prompts(answer="hello", long="count to a million", tool="write x.txt", tool_file="x.txt")
 
-Run it with pytest. `Script` says which prompt provokes what; a contract whose prompt is not given is skipped, and one
-for a capability that the adapter does not declare checks that it is refused or is skipped by its name. Only this
+        def adapter(self):
+            return MyAdapter()
+
+`Prompts` says which prompt provokes which behaviour; a contract without its prompt is skipped. A contract for a
+capability that the adapter does not declare checks that it is refused, or is skipped. See docs/adapters.md. Only this
 package needs pytest.
 """
 
-from farsteer.agents.conformance.script import Script
-from farsteer.agents.conformance.suite import AdapterConformance
+from farsteer.agents.conformance.approvals import ApprovalContracts
+from farsteer.agents.conformance.conversations import ConversationContracts, FileContracts, RecoveryContracts
+from farsteer.agents.conformance.harness import Prompts
+from farsteer.agents.conformance.history import HistoryContracts
+from farsteer.agents.conformance.launches import LaunchContracts
+from farsteer.agents.conformance.turns import SettingsContracts, TurnContracts
 
-__all__ = ["AdapterConformance", "Script"]
+__all__ = ["AdapterConformance", "Prompts"]
+
+
+class AdapterConformance(
+    TurnContracts, ApprovalContracts, LaunchContracts, ConversationContracts, RecoveryContracts, FileContracts,
+    HistoryContracts, SettingsContracts,
+):  # fmt: skip
+    """All contracts. Subclass it as `Test…` and define `adapter()` and `prompts`."""
