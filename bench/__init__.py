@@ -1,1 +1,1 @@
-"""What we claim, measured side by side with peers: `make bench`, or `python -m bench --help`."""
+"""Benchmarks against other servers: `make bench`, or `python -m bench --help`."""

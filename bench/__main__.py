@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, print the report, and keep it in bench/results.md."""
+"""`python -m bench`: measures, prints the report and writes it to bench/results.md."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ from bench import measure
 
 GRACE = 10.0
 ORPHAN_GRACE = 1.0
-"""Seconds for what a server leaves behind to notice that it is gone."""
+"""Seconds for child processes of a server to notice that it is gone."""
 
 
 class ChildFailed(Exception):
-    """A child ended, or was silent, where it should have worked."""
+    """A child process ended or did not answer."""
 
 
 class Child:
-    """A server that `announces` by a line of output when it is ready."""
+    """A server that prints a line starting with `announces` when it is ready."""
 
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], directory: Path, announces: str
@@ -56,7 +56,7 @@ class Child:
         return self._process.pid
 
     def ready(self, seconds: float = 30.0) -> tuple[float, str]:
-        """How many seconds after its start it was ready, and the line it said it by."""
+        """Return the seconds from the start to the ready line, and the line."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready is not None or self._ended, seconds)
             if self._ready is None:
@@ -67,7 +67,7 @@ class Child:
         return "\n".join(self._tail)
 
     def stop(self) -> None:
-        """End the group, and whatever it left in groups of its own."""
+        """End the process group and every process that the server left in other groups."""
         try:
             family = [psutil.Process(pid) for pid in measure.descendants(self.pid)]
         except psutil.NoSuchProcess:

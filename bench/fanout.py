@@ -1,4 +1,4 @@
-"""One session, 300-byte messages, M subscribers: what a delivery costs the server, and how long it takes."""
+"""One session, 300-byte messages, M subscribers: CPU cost and latency of a delivery."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.scale import Scale
 from bench.subscribers import joined
 
 SETTLE = 0.3
-"""Seconds after the last delivery that still belong to a run: acknowledgements, clean-up, garbage."""
+"""Seconds after the last delivery that still count, for acknowledgements and garbage collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class Run:
 
 @dataclass(slots=True)
 class Series:
-    """The runs of one peer at one number of subscribers; figures are medians over them."""
+    """The runs of one peer with one number of subscribers. Figures are medians."""
 
     runs: list[Run] = field(default_factory=list)
 
     @property
     def cpu_us(self) -> float:
-        """Microseconds of the server's CPU for one delivery."""
+        """CPU microseconds of the server per delivery."""
         return measure.median([run.server_cpu * 1e6 / run.deliveries for run in self.runs])
 
     @property
@@ -55,7 +55,7 @@ class Series:
 
     @property
     def ingest(self) -> float:
-        """Messages stored for one second of the server's CPU."""
+        """Messages stored per CPU second of the server."""
         return measure.median([run.messages / run.server_cpu for run in self.runs])
 
     @property
@@ -115,7 +115,7 @@ def warm_up(peers: Sequence[Peer]) -> None:
 
 
 def burst(peers: Sequence[Peer], size: Scale) -> Table:
-    """As fast as it goes. The peers take turns, so that a busy moment of the machine is nobody's alone."""
+    """Run as fast as possible. The peers take turns, so that a busy moment of the machine affects all of them."""
     table: Table = {}
     for number in range(size.rounds):
         for subscribers, messages in size.burst.items():
@@ -127,7 +127,7 @@ def burst(peers: Sequence[Peer], size: Scale) -> Table:
 
 
 def paced(peers: Sequence[Peer], size: Scale) -> Table:
-    """`RATE` messages a second, as a talkative agent says them."""
+    """Run at `RATE` messages a second."""
     table: Table = {}
     for number in range(size.paced_rounds):
         for subscribers in size.burst:

@@ -62,7 +62,7 @@ def measure_history(messages: int) -> History:
 
 
 async def fill(home: Path, messages: int) -> tuple[str, float]:
-    """One session with that many messages, made through the store as the link makes it."""
+    """Create a session with this many messages through the store."""
     store = await SqliteStore.open(prepare_home(home) / "hub.db", Feed())
     try:
         spec = SessionSpec(id=str(uuid4()), machine_id=str(uuid4()), directory="/", agent="demo")
@@ -120,7 +120,7 @@ def _outside(peer: Farsteer, session: str, messages: int) -> Timing:
 
 
 def _places(messages: int) -> list[int]:
-    """Where pages end: at the newest message, and anywhere. The same places in every run."""
+    """Return where pages end: at the newest message and at random places, the same in every run."""
     chance = random.Random(1)
     return [messages + 1, *(chance.randint(PAGE + 1, messages) for _ in range(SAMPLES))]
 

@@ -1,4 +1,4 @@
-"""The machine a run was made on, in a few words."""
+"""A short description of the machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def describe() -> str:
 
 
 class Neighbours:
-    """What other programs took of the machine since this was made; our own children count once they are reaped."""
+    """CPU share of other programs since construction. Our own children count once they are reaped."""
 
     def __init__(self) -> None:
         self._begin = time.monotonic()
@@ -32,7 +32,7 @@ class Neighbours:
 
 
 def _busy() -> float:
-    """CPU seconds that all processes have used."""
+    """Return the CPU seconds that all processes have used."""
     times = psutil.cpu_times()
     return times.user + times.system
 

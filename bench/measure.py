@@ -11,7 +11,7 @@ import psutil
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time that these processes have used, threads included."""
+    """Return the user and system time of these processes, including threads."""
     return sum(_cpu(pid) for pid in pids)
 
 
@@ -24,7 +24,7 @@ def _cpu(pid: int) -> float:
 
 
 def resident(pids: Iterable[int]) -> float:
-    """Resident memory in MB."""
+    """Return the resident memory in MB."""
     return sum(psutil.Process(pid).memory_info().rss for pid in pids) / 1e6
 
 

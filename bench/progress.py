@@ -1,4 +1,4 @@
-"""What a run says while it works: on stderr, so that stdout is the report alone."""
+"""Progress messages on stderr, so that stdout holds the report only."""
 
 from __future__ import annotations
 

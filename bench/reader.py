@@ -1,7 +1,7 @@
-"""The subscribers: one process, many sockets, next to no work for each delivery.
+"""The subscribers: one process with many sockets and very little work for each delivery.
 
-It is the same for every peer. A `Job` comes as one line on stdin; `ready` goes out when every subscriber is joined,
-and one `Tally` as JSON when each has all messages, or the deadline has passed.
+It is the same for every peer. It reads a `Job` as one line from stdin, prints `ready` once every subscriber is
+connected, and prints a `Tally` as JSON when all messages have arrived or the deadline has passed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench import measure, wire
 
 CHUNK = 1 << 20
 MOST = 8 << 20
-"""Read before it is looked at; in a burst there is always more."""
+"""Bytes read before they are counted."""
 
 
 class Step(msgspec.Struct):
-    """Send, then read until these bytes come."""
+    """Send, then read until these bytes arrive."""
 
     send: bytes
     expect: bytes
@@ -72,13 +72,13 @@ class Subscriber:
 
 
 _buffer = memoryview(bytearray(CHUNK))
-"""One for all: a new one of its size for each delivery would cost more than the rest."""
+"""One buffer for all sockets. A new one for each delivery would cost more than everything else."""
 
 
 def heard(selector: selectors.BaseSelector, seconds: float) -> list[tuple[Subscriber, bytes, int]]:
-    """What has come, with its moment, once anything has; b"" at a stream's end.
+    """Yield received bytes with the time of arrival; b"" at the end of a stream.
 
-    All that is there is read before any of it is looked at: nobody's reading waits for another's counting.
+    All sockets are read before anything is counted, so that counting delays no other reading.
     """
     arrived: list[tuple[Subscriber, bytes, int]] = []
     size = 0

@@ -1,4 +1,4 @@
-"""Everything one run found out."""
+"""The results of one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS, HAPI, STOCK, SDK = "Farsteer", "HAPI", "python-socketio", "droid-sdk"
 
 @dataclass(slots=True)
 class Results:
-    """What was not measured is None, or not there."""
+    """Values that were not measured are None or missing."""
 
     versions: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""How much is measured: all of it in under ten minutes, or a quick look in under two."""
+"""The size of a run: full in under ten minutes, or quick in under two."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Scale:
 
 
 RATE = 100.0
-"""Messages a second of a paced run."""
+"""Messages per second of a paced run."""
 WARM_UP = 500
 RUN_SECONDS = 60.0
-"""No run takes longer: what is missing by then is reported as missing."""
+"""The maximum duration of a run. Missing messages are reported."""
 
 FULL = Scale(
     rounds=5,

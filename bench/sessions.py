@@ -1,4 +1,4 @@
-"""Sessions: how soon a message is with the agent, how soon a long one is open, what many idle ones cost."""
+"""Sessions: time until the agent has a message, time to open a long session, cost of idle sessions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Sessions:
 
     @property
     def overhead(self) -> float:
-        """Milliseconds that we add to the start of an agent."""
+        """Milliseconds that Farsteer adds to the start of an agent."""
         return max(self.cold - self.agent_start, 0.0)
 
 
@@ -84,7 +84,7 @@ def measure_sessions(times: int, long: int, live: int) -> Sessions:
 
 
 def _agent_start(times: int) -> float:
-    """The process, its opening line, its hello: nothing of ours in between."""
+    """Start the agent directly and wait for its first line."""
     taken: list[float] = []
     with Farsteer() as peer:
         opening = {
@@ -133,7 +133,7 @@ def _first_messages(peer: Farsteer, times: int) -> tuple[float, float]:
 
 
 def _arrival(client: Client, session: str) -> float:
-    """Milliseconds from asking to the agent's having the message, by the clock both share."""
+    """Return the milliseconds from the request until the agent has the message."""
     begin = time.monotonic_ns()
     item = client.post(f"/api/sessions/{session}/messages", {"text": "arrived"})["id"]
     deadline = time.monotonic() + DEADLINE
@@ -203,7 +203,7 @@ def _many(live: int) -> tuple[float, float, float]:
 
 
 def _own_memory(pid: int) -> float:
-    """MB that are not shared with the other agents."""
+    """Return the MB that are not shared with other agents."""
     return psutil.Process(pid).memory_full_info().uss / 1e6
 
 

@@ -1,4 +1,4 @@
-"""How soon it is ready, how little it needs while nothing happens."""
+"""Start-up time and idle memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Start:
 
 
 def starts(peers: dict[str, Callable[[], Peer]], times: int) -> dict[str, Start]:
-    """Each peer started in turn, several times over."""
+    """Start each peer in turn, several times."""
     firsts: dict[str, list[float]] = {name: [] for name in peers}
     readies: dict[str, list[float]] = {name: [] for name in peers}
     idles: dict[str, list[float]] = {name: [] for name in peers}
@@ -51,7 +51,7 @@ def starts(peers: dict[str, Callable[[], Peer]], times: int) -> dict[str, Start]
 
 
 def version_seconds(times: int) -> float:
-    """`farsteer --version`, as a shell would run it."""
+    """Run `farsteer --version` as a shell does."""
     program = str(Path(sys.executable).with_name("farsteer"))
     environment = clean_environment(Path.home())
     taken: list[float] = []
@@ -73,7 +73,7 @@ def version_seconds(times: int) -> float:
 
 
 def idle_session(sessions: int) -> float:
-    """MB that one more session costs the server while nobody speaks, its agent's process not counted."""
+    """Return the MB that one more idle session costs the server, without the agent's process."""
     with Farsteer() as peer:
         peer.start()
         for _ in range(WARM_SESSIONS):

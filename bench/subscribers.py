@@ -1,4 +1,4 @@
-"""The reading process, seen from the outside."""
+"""Controls the reading process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Subscribers:
         self._seconds = seconds
 
     def tally(self) -> Tally:
-        """What they got, when they have it all or their deadline has passed."""
+        """Wait until all messages have arrived or the deadline has passed, and return the counts."""
         try:
             output, _ = self._process.communicate(timeout=self._seconds + 30.0)
         except subprocess.TimeoutExpired as error:
@@ -34,7 +34,7 @@ class Subscribers:
 
 @contextlib.contextmanager
 def joined(job: Job) -> Iterator[Subscribers]:
-    """All subscribers of the job, connected."""
+    """Connect all subscribers of the job."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.reader"],
         cwd=ROOT,

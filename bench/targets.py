@@ -1,4 +1,4 @@
-"""What the project promises of its speed, and whether this run bears it out."""
+"""The performance targets, and whether a run meets them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Target:
     claim: str
     ours: str
     other: str
-    """The peer's figure, or the bound."""
+    """The peer's figure or the bound."""
     ratio: float
-    """How many times better than the peer or the bound we are."""
+    """How many times better than the peer or the bound."""
     needed: float
 
     @property
@@ -72,9 +72,9 @@ def targets(found: Results) -> Iterator[Target]:
 
 
 def _sessions(found: Sessions) -> Iterator[Target]:
-    claim = "the first message is with a warm agent in under 20 ms from the request"
+    claim = "a prewarmed agent has the first message in under 20 ms from the request"
     yield _bound(claim, found.warm, WARM_MS, "{:.1f} ms")
-    claim = "without one we add under 100 ms to the agent's own start"
+    claim = "without one Farsteer adds under 100 ms to the agent's own start"
     yield _bound(claim, max(found.overhead, 0.1), COLD_MS, "{:.1f} ms")
     claim = f"opening a session of {found.long:,} messages in under 50 ms at the server (p99)"
     yield _bound(claim, found.opened.p99, OPEN_MS, "{:.2f} ms")
@@ -88,7 +88,7 @@ def _editors(found: Editors) -> Iterator[Target]:
     for how, ours in (("", found.replay), (", joined to a hub", found.joined)):
         claim = f"{found.updates:,} updates replayed to an editor: {REPLAY}x the official Python SDK{how}"
         yield Target(claim, f"{ours:,.0f}/s", f"{found.sdk:,.0f}/s", ours / found.sdk, REPLAY)
-    claim = "from the agent's stdout to ours a chunk takes under 2 ms (p99)"
+    claim = "a chunk takes under 2 ms from the agent's stdout to the editor (p99)"
     yield _bound(claim, found.chunks.p99, CHUNK_MS, "{:.2f} ms")
 
 

@@ -1,4 +1,4 @@
-"""The few bytes of HTTP and WebSocket that the clients of a benchmark need, so that they cost next to nothing."""
+"""The few bytes of HTTP and WebSocket that benchmark clients need, at very little cost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ TEXT_BYTES = 300
 """The size of a message's text."""
 
 MARK = re.compile(rb"~(\d{8})~(\d{19})~")
-"""A message's number and the wall clock's nanoseconds at its birth, at the end of its text: a summary that quotes the
-beginning of a message is no second delivery of it."""
+"""The number of a message and its time of creation in nanoseconds, at the end of its text. A summary that quotes the
+beginning of a message is therefore not counted as a delivery."""
 MARK_BYTES = 30
 
 EIO_PING = b"\x81\x012"
@@ -19,13 +19,13 @@ EIO_PING = b"\x81\x012"
 
 
 def text(number: int, born: int | None = None) -> str:
-    """The text of message `number`, born now or at `born`."""
+    """Return the text of message `number`, created now or at `born`."""
     mark = f"~{number:08d}~{time.time_ns() if born is None else born:019d}~"
     return "x" * (TEXT_BYTES - len(mark)) + mark
 
 
 class Pace:
-    """When each message of a paced run is due. It is born when it is due: a sender that is late hides nothing."""
+    """When each message of a paced run is due. Its time of creation is the due time, so a late sender is visible."""
 
     def __init__(self, rate: float) -> None:
         self._interval = int(1e9 / rate)
@@ -35,7 +35,7 @@ class Pace:
         return self._begin + number * self._interval
 
     def wait(self, number: int) -> float:
-        """Seconds until it is due."""
+        """Return the seconds until the message is due."""
         return max(0.0, (self.born(number) - time.time_ns()) / 1e9)
 
 
@@ -47,7 +47,7 @@ def get(port: int, path: str, token: str) -> bytes:
 
 
 def upgrade(port: int) -> bytes:
-    """Open Engine.IO straight on a websocket; no extension is offered, so nothing is compressed."""
+    """Return the request that opens Engine.IO on a websocket without compression."""
     return (
         f"GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: {HOST}:{port}\r\n"
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -56,7 +56,7 @@ def upgrade(port: int) -> bytes:
 
 
 def frame(payload: bytes) -> bytes:
-    """A client's text frame. Its mask is zero, which leaves the payload as it is."""
+    """Return a client's text frame. The mask is zero, so the payload stays as it is."""
     size = len(payload)
     if size < 126:
         head = bytes((0x81, 0x80 | size))

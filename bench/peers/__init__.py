@@ -1,1 +1,1 @@
-"""The servers that are measured: ours and its peers, each behind the same small contract."""
+"""The measured servers, each behind the same interface."""

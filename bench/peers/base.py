@@ -1,4 +1,4 @@
-"""What a benchmark asks of a server."""
+"""The interface of a measured server."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from bench.reader import Step
 
 
 class Unavailable(Exception):
-    """This peer cannot run here; the message says why."""
+    """This peer cannot run here. The message says why."""
 
 
 class Session(ABC):
-    """One session of a peer: messages come out of it, subscribers listen to it."""
+    """A session of a peer that emits messages to subscribers."""
 
     port: int
     steps: list[Step]
@@ -29,7 +29,7 @@ class Session(ABC):
 
     @abstractmethod
     def emit(self, messages: int, rate: float | None = None) -> None:
-        """Make it say `messages` messages of `wire.text`: at once, or `rate` of them each second."""
+        """Emit `messages` messages of `wire.text`, at once or `rate` per second."""
 
     def close(self) -> None:
         return None
@@ -61,17 +61,17 @@ class Peer(ABC):
     def session(self) -> Session: ...
 
     def start(self) -> float:
-        """Seconds from the start of the process to its ready line."""
+        """Start the server and return the seconds until its ready line."""
         self._child = Child(self.command(), self.environment(), self.home, self.announces)
         return self._child.ready()[0]
 
     def servers(self) -> list[int]:
-        """The processes whose cost is the server's."""
+        """The processes that count as the server."""
         assert self._child is not None
         return [self._child.pid]
 
     def agents(self) -> list[int]:
-        """The processes that make the messages, where the server runs them."""
+        """The agent processes, if the server runs them."""
         assert self._child is not None
         return measure.descendants(self._child.pid)
 
@@ -99,7 +99,7 @@ def free_port() -> int:
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """Nothing of the caller's own settings; and no server reaches further than loopback."""
+    """Return an environment without the caller's settings, in which servers reach loopback only."""
     nowhere = f"http://{wire.HOST}:9"
     return {
         "PATH": os.environ.get("PATH", os.defpath),

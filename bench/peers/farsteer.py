@@ -1,7 +1,7 @@
-"""Farsteer: hub and runner in one process, as `farsteer up` starts them, with an agent that says the messages.
+"""Farsteer: hub and runner in one process, as `farsteer up` starts them, with an agent that emits the messages.
 
-The server's cost is all of that process: the runner that reads the agent and keeps its journal, and the hub that
-stores, acknowledges and fans out. The agent's own process is counted apart.
+The cost of the server is the cost of that process: the runner, which reads the agent and keeps its journal, and the
+hub, which stores, acknowledges and delivers. The agent's own process is counted separately.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from farsteer import __version__
 TOKEN = "benchmark-on-loopback-only-0123456789"
 JWT_SECONDS = 300
 IDLE_SECONDS = 30
-"""A server may close a connection that rests; one that has rested for this long is opened anew."""
+"""A connection that was idle for this long is reopened, because the server may have closed it."""
 _BENCH = Path(__file__).parents[1]
 
 
 class Client:
-    """Requests on one connection that stays open."""
+    """Sends requests on one connection that stays open."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection(wire.HOST, port, timeout=60)
@@ -110,7 +110,7 @@ class Farsteer(Peer):
         return FarsteerSession(client, self.port, self.new_session(client))
 
     def new_session(self, client: Client) -> str:
-        """A session of the benchmark agent; its id."""
+        """Create a session of the benchmark agent and return its id."""
         machine = json.loads(client.get("/api/machines"))["machines"][0]["id"]
         asked = {"machineId": machine, "directory": str(self._work), "agent": "bench"}
         return client.post("/api/sessions", asked)["sessionId"]

@@ -1,7 +1,7 @@
-"""HAPI: its hub, driven as its own wrapper drives it (`/cli` socket), watched as its own page watches it (SSE).
+"""HAPI: its hub, driven like its own wrapper does (`/cli` socket) and read like its own page does (SSE).
 
-Its messages are stored but never acknowledged, and its wrapper process is replaced by a few bytes of ours: both
-favour it.
+Its messages are stored but never acknowledged, and its wrapper process is replaced by a small client. Both favour
+HAPI.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCH = 64
 
 
 class HapiSession(Session):
-    """The agent's side of one session: a socket that says messages."""
+    """The agent's side of one session: a socket that sends messages."""
 
     def __init__(self, port: int, session_id: str, jwt: str) -> None:
         self.port = port

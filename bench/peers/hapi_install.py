@@ -23,7 +23,7 @@ NPM_CI = (
 
 
 def program() -> Path:
-    """HAPI's own executable, without the Node.js script in front of it: that favours it."""
+    """Return HAPI's executable, without the Node.js script in front of it. This favours HAPI."""
     system = {"linux": "linux", "darwin": "darwin"}.get(sys.platform)
     machine = {"x86_64": "x64", "amd64": "x64", "arm64": "arm64", "aarch64": "arm64"}.get(
         platform.machine().lower()

@@ -18,7 +18,7 @@ from bench import wire
 
 ROOM = "default"
 PER_TICK = 10
-"""Messages of a burst between two turns of the event loop, as when they come in from a socket."""
+"""Messages of a burst per turn of the event loop, as if they came from a socket."""
 
 sio = socketio.AsyncServer(async_mode="asgi")
 
