@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from farsteer.core.lines import Line, LineSplitter
-from farsteer.faces.acp.greeting import Options
-from farsteer.faces.acp.server import converse
+from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.hub_connection import OpenHub
 from farsteer.jsonrpc.errors import RpcError, unknown_method
 from farsteer.jsonrpc.peer import Peer, Transport
@@ -213,11 +212,11 @@ class Road:
 
 @asynccontextmanager
 async def editor_here(
-    hub: OpenHub, options: Options | None = None, answer: Answer = nobody, *, strict: bool = True
+    hub: OpenHub, options: AcpOptions | None = None, answer: Answer = nobody, *, strict: bool = True
 ) -> AsyncIterator[Editor]:
     """Run the face in this process. At the end every request must have exactly one answer."""
     ours, its = Road.pair()
-    serving = asyncio.create_task(converse(its, options or Options(agent="demo"), hub))
+    serving = asyncio.create_task(serve(its, options or AcpOptions(agent="demo"), hub))
     editor = Editor(ours, answer, strict=strict)
     running = asyncio.create_task(editor.peer.run())
     try:

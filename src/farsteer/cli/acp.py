@@ -31,6 +31,7 @@ stdout carries protocol lines and nothing else.
 
 _HOME_SECONDS = 5.0
 _AGAIN_SECONDS = 0.1
+_FLUSH_SECONDS = 5.0
 
 EDITORS = ("zed", "jetbrains", "nvim", "toad")
 
@@ -108,9 +109,8 @@ async def _found(arguments: argparse.Namespace, opened: AsyncExitStack) -> HubCl
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    from farsteer.faces.acp.greeting import Options
-    from farsteer.faces.acp.server import Pipes, converse
-    from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter, claim_stdio
+    from farsteer.faces.acp.server import AcpOptions, serve
+    from farsteer.jsonrpc.stdio import StdinReader, StdioTransport, StdoutWriter, claim_stdio
 
     source, target = claim_stdio()
 
@@ -128,12 +128,12 @@ async def _run(arguments: argparse.Namespace) -> int:
         login_file(context.home(arguments)).unlink(missing_ok=True)
 
     writer = StdoutWriter(target)
-    pipes = Pipes(StdinReader(source), writer)
-    options = Options(
+    transport = StdioTransport(StdinReader(source), writer)
+    options = AcpOptions(
         agent=arguments.agent, machine=arguments.machine, session_id=arguments.session, lenient=arguments.lenient,
-        forget=forget,
+        forget_login=forget,
     )  # fmt: skip
-    conversing = asyncio.create_task(converse(pipes, options, hub))
+    conversing = asyncio.create_task(serve(transport, options, hub))
     unheard = asyncio.create_task(writer.broken.wait())
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, conversing.cancel)
@@ -147,5 +147,5 @@ async def _run(arguments: argparse.Namespace) -> int:
         logging.getLogger(__name__).info("ended before the editor said its last")
     finally:
         unheard.cancel()
-    await pipes.flush()
+    await writer.flush(_FLUSH_SECONDS)
     return DONE

@@ -11,7 +11,7 @@ import pytest
 
 from farsteer.cli.embedded import OWNER
 from farsteer.client.hub_client import HubClient
-from farsteer.faces.acp.greeting import Options
+from farsteer.faces.acp.server import AcpOptions
 from farsteer.faces.in_process_client import InProcessClient
 from tests.support.acp_client import Editor, editor_here
 from tests.support.stack import Stack, farsteer
@@ -35,7 +35,7 @@ def editors(stack: Stack) -> Editors:
 
     @asynccontextmanager
     async def connect(
-        options: Options | None = None, client: dict[str, Any] | None = None, **more: Any
+        options: AcpOptions | None = None, client: dict[str, Any] | None = None, **more: Any
     ) -> AsyncIterator[Editor]:
         async with editor_here(hub, options, **more) as editor:
             await editor.initialize(**(client or {}))

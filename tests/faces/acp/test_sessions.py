@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.faces.acp import listing
-from farsteer.faces.acp.greeting import Options
+from farsteer.faces.acp import sessions
+from farsteer.faces.acp.server import AcpOptions
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import Editor, forever
 from tests.support.droid_simulator import install
@@ -114,7 +114,7 @@ async def test_pages_of_the_list_leave_nothing_out(
 ) -> None:
     account = await stack.sign_in()
     made = {await stack.create(account) for _ in range(5)}
-    monkeypatch.setattr(listing, "_LISTED", 2)
+    monkeypatch.setattr(sessions, "_PAGE_SIZE", 2)
     found: list[str] = []
     page = await editor.call("session/list")
     while True:
@@ -248,7 +248,7 @@ async def test_a_named_session_is_what_the_first_new_gives_and_its_past_is_told_
     account = await stack.sign_in()
     session = await stack.create(account)
     await account.turn(session, "say earlier")
-    async with editors(Options(session_id=session)) as editor:
+    async with editors(AcpOptions(session_id=session)) as editor:
         assert (await editor.new(stack.directory()))["sessionId"] == session
         await editor.until(lambda: editor.text() == "earlier")
         assert editor.log[1] == "answer 2"

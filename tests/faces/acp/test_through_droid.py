@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.faces.acp.greeting import Options
+from farsteer.faces.acp.server import AcpOptions
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import FORMS, Editor, choosing
 from tests.support.droid_simulator import install
@@ -25,7 +25,7 @@ async def editor(
 ) -> AsyncIterator[Editor]:
     habits = ("--misbehave", "premature-idle", "--misbehave", "duplicates")
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, request.param, *habits))
-    async with editors(Options(agent="droid"), answer=choosing("allow_once")) as editor:
+    async with editors(AcpOptions(agent="droid"), answer=choosing("allow_once")) as editor:
         yield editor
 
 
@@ -66,7 +66,7 @@ async def test_a_plan_of_droid_is_a_form(
         (decision,) = [name for name in fields if "oneOf" in fields[name]]
         return {"action": "accept", "content": {decision: fields[decision]["oneOf"][0]["const"]}}
 
-    async with editors(Options(agent="droid"), client=FORMS, answer=answer) as editor:
+    async with editors(AcpOptions(agent="droid"), client=FORMS, answer=answer) as editor:
         session = (await editor.new(stack.directory()))["sessionId"]
         await editor.call("session/set_mode", sessionId=session, modeId="plan")
         assert await editor.prompt(session, "plan A | B") == "end_turn"

@@ -1,1 +1,1 @@
-"""The Agent Client Protocol: editors drive any agent on any machine."""
+"""The Agent Client Protocol (ACP), for editors: on stdin and stdout, and as the hub's websocket `/acp`."""

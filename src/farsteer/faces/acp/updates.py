@@ -1,4 +1,4 @@
-"""A session's log as ACP's updates: each character once, each thing in its place, whatever overtakes what."""
+"""Translates the log and the live deltas of a session into `session/update` notifications."""
 
 from __future__ import annotations
 
@@ -12,94 +12,103 @@ from farsteer.core.session import SessionState, Usage, apply
 
 Update = dict[str, Any]
 
-_EARLY = 10_000
-_TAIL = 8 * 1024
-_TOOLS = 16
-_CHUNKS = {DeltaKind.MESSAGE: "agent_message_chunk", DeltaKind.THOUGHT: "agent_thought_chunk"}
-_PLAN_STATES = {"pending", "in_progress", "completed"}
-_PRIORITIES = {"high", "medium", "low"}
+_MAX_EARLY_DELTAS = 10_000
+_OUTPUT_TAIL_CHARS = 8 * 1024
+_MAX_OUTPUTS = 16
+_CHUNK_TYPES = {DeltaKind.MESSAGE: "agent_message_chunk", DeltaKind.THOUGHT: "agent_thought_chunk"}
+_PLAN_STATUSES = {"pending", "in_progress", "completed"}
+_PLAN_PRIORITIES = {"high", "medium", "low"}
 
 
-class Narrator:
-    """Tells one client of one session. `state` is what the client has been told of, up to `seq`."""
+class UpdateTranslator:
+    """Translates one session for one client, every character once and in the order of the log.
+
+    `state` is the session's state as far as the client has been told, which is up to entry `seq`.
+    """
 
     def __init__(self, state: SessionState) -> None:
         self.state = state
         self.seq = state.seq
         self._texts = {kind: LiveText() for kind in DeltaKind}
-        self._early: deque[Delta] = deque(maxlen=_EARLY)
+        self._early_deltas: deque[Delta] = deque(maxlen=_MAX_EARLY_DELTAS)
+        """Deltas that arrived before the entry they follow."""
         self._outputs: dict[str, str] = {}
-        """The end of what each running tool has written."""
+        """The last output of each running tool, by tool call id."""
 
-    def settle(self, state: SessionState) -> None:
-        """What the session is now; the client is told what comes after it."""
+    def skip_to(self, seq: int, state: SessionState) -> None:
+        """Continue after entry `seq`, at which the session is in `state`. Never goes back."""
         self.state = state
-        self.seq = max(self.seq, state.seq)
+        self.seq = max(self.seq, seq)
 
-    def fragment(self, delta: Delta) -> list[Update]:
-        """Fragments overtake the log; each waits for the entry it follows."""
+    def translate_delta(self, delta: Delta) -> list[Update]:
+        """Deltas are faster than the log: one that belongs after a later entry is kept until that entry arrives."""
         if delta.after > self.seq:
-            self._early.append(delta)
+            self._early_deltas.append(delta)
             return []
-        return self._fragment(delta)
+        return self._delta_updates(delta)
 
-    def entry(self, entry: Entry, *, own: bool = False) -> list[Update]:
-        """`own`: this client said it and shows it already."""
+    def translate_entry(self, entry: Entry, *, shown: bool = False) -> list[Update]:
+        """Return the updates of an entry and of the deltas that waited for it.
+
+        Args:
+            shown: the client shows the entry already, because it is its own prompt.
+        """
         if entry.seq <= self.seq:
             return []
         self.seq = entry.seq
         content = entry.content
         if isinstance(content, ev.AgentMessage):
-            # Most of a log is these, and they change nothing that is told.
-            updates = self._whole(DeltaKind.MESSAGE, content.message_id, content.text)
+            # Most entries are agent messages, and they change no state that is sent.
+            updates = self._rest_of_text(DeltaKind.MESSAGE, content.message_id, content.text)
         else:
             before = self.state
             self.state = apply(before, content)
-            updates = [] if own else self._updates(content)
+            updates = [] if shown else self._event_updates(content)
             if self.state.title != before.title:
                 updates.append({"sessionUpdate": "session_info_update", "title": self.state.title})
-        while self._early and self._early[0].after <= self.seq:
-            updates += self._fragment(self._early.popleft())
+        while self._early_deltas and self._early_deltas[0].after <= self.seq:
+            updates += self._delta_updates(self._early_deltas.popleft())
         return updates
 
-    def _fragment(self, delta: Delta) -> list[Update]:
-        new = self._texts[delta.kind].fragment(delta)
-        if not new:
+    def _delta_updates(self, delta: Delta) -> list[Update]:
+        text = self._texts[delta.kind].fragment(delta)
+        if not text:
             return []
         if delta.kind is DeltaKind.TOOL_OUTPUT:
-            return [self._output(delta.message_id, new)]
-        return [_chunk(_CHUNKS[delta.kind], delta.message_id, new)]
+            return [self._tool_output(delta.message_id, text)]
+        return [_chunk(_CHUNK_TYPES[delta.kind], delta.message_id, text)]
 
-    def _output(self, call: str, new: str) -> Update:
-        """A tool's output replaces what was shown of it, so a long one is shown from its end."""
-        shown = self._outputs[call] = (self._outputs.pop(call, "") + new)[-_TAIL:]
-        while len(self._outputs) > _TOOLS:
+    def _tool_output(self, tool_call_id: str, text: str) -> Update:
+        """An update replaces the content of a tool call, so it repeats the output, but only the end of a long one."""
+        output = (self._outputs.pop(tool_call_id, "") + text)[-_OUTPUT_TAIL_CHARS:]
+        self._outputs[tool_call_id] = output
+        while len(self._outputs) > _MAX_OUTPUTS:
             del self._outputs[next(iter(self._outputs))]
-        content = {"type": "content", "content": {"type": "text", "text": shown}}
+        content = {"type": "content", "content": {"type": "text", "text": output}}
         return {
             "sessionUpdate": "tool_call_update",
-            "toolCallId": call,
+            "toolCallId": tool_call_id,
             "status": "in_progress",
             "content": [content],
         }
 
-    def _updates(self, event: ev.SessionEvent) -> list[Update]:
+    def _event_updates(self, event: ev.SessionEvent) -> list[Update]:
         match event:
             case ev.UserMessage():
-                return _said(event)
+                return [_user_message(event)]
             case ev.AgentThought():
-                return self._whole(DeltaKind.THOUGHT, event.message_id, event.text)
+                return self._rest_of_text(DeltaKind.THOUGHT, event.message_id, event.text)
             case ev.ToolCall():
-                return [tool_call(event)]
+                return [_tool_call(event)]
             case ev.ToolCallUpdate():
                 self._outputs.pop(event.tool_call_id, None)
-                return [tool_call_update(event)]
+                return [_tool_call_update(event)]
             case ev.Plan():
-                return [{"sessionUpdate": "plan", "entries": [_plan_entry(one) for one in event.entries]}]
+                return [{"sessionUpdate": "plan", "entries": [_plan_entry(entry) for entry in event.entries]}]
             case ev.CommandsUpdate():
-                return [commands(event.commands)]
+                return [commands_update(event.commands)]
             case ev.UsageUpdate():
-                return usage(self.state.usage)
+                return usage_updates(self.state.usage)
             case ev.Notice():
                 return [_chunk("agent_message_chunk", f"notice-{self.seq}", f"\n[{event.text}]\n")]
             case ev.Rewound():
@@ -108,22 +117,23 @@ class Narrator:
             case _:
                 return []
 
-    def _whole(self, kind: DeltaKind, message_id: str, text: str) -> list[Update]:
+    def _rest_of_text(self, kind: DeltaKind, message_id: str, text: str) -> list[Update]:
+        """Return the part of a finished message that was not sent as deltas."""
         rest = self._texts[kind].whole(message_id, text)
-        return [_chunk(_CHUNKS[kind], message_id, rest)] if rest else []
+        return [_chunk(_CHUNK_TYPES[kind], message_id, rest)] if rest else []
 
 
-def _said(event: ev.UserMessage) -> list[Update]:
-    """A person's message; of what was attached only the name is known here."""
+def _user_message(event: ev.UserMessage) -> Update:
+    """The log holds only the names of attachments, not their data."""
     names = "".join(f"\n[{attachment.name}]" for attachment in event.attachments)
-    return [_chunk("user_message_chunk", event.item_id, event.text + names)]
+    return _chunk("user_message_chunk", event.item_id, event.text + names)
 
 
-def _chunk(kind: str, message_id: str, text: str) -> Update:
-    return {"sessionUpdate": kind, "messageId": message_id, "content": {"type": "text", "text": text}}
+def _chunk(chunk_type: str, message_id: str, text: str) -> Update:
+    return {"sessionUpdate": chunk_type, "messageId": message_id, "content": {"type": "text", "text": text}}
 
 
-def tool_call(event: ev.ToolCall) -> Update:
+def _tool_call(event: ev.ToolCall) -> Update:
     update: Update = {
         "sessionUpdate": "tool_call",
         "toolCallId": event.tool_call_id,
@@ -135,10 +145,10 @@ def tool_call(event: ev.ToolCall) -> Update:
         update["name"] = event.tool
     if event.input is not None:
         update["rawInput"] = event.input
-    return {**update, **_details(event)}
+    return {**update, **_tool_details(event)}
 
 
-def tool_call_update(event: ev.ToolCallUpdate) -> Update:
+def _tool_call_update(event: ev.ToolCallUpdate) -> Update:
     update: Update = {"sessionUpdate": "tool_call_update", "toolCallId": event.tool_call_id}
     if event.status is not None:
         update["status"] = event.status.value
@@ -146,22 +156,24 @@ def tool_call_update(event: ev.ToolCallUpdate) -> Update:
         update["title"] = event.title
     if event.output is not None:
         update["rawOutput"] = event.output
-    return {**update, **_details(event)}
+    return {**update, **_tool_details(event)}
 
 
-def _details(event: ev.ToolCall | ev.ToolCallUpdate) -> Update:
+def _tool_details(event: ev.ToolCall | ev.ToolCallUpdate) -> Update:
     details: Update = {}
     if event.locations:
         details["locations"] = [
-            {"path": place.path} if place.line is None else {"path": place.path, "line": place.line}
-            for place in event.locations
+            {"path": location.path}
+            if location.line is None
+            else {"path": location.path, "line": location.line}
+            for location in event.locations
         ]
     if event.content:
-        details["content"] = [tool_content(block) for block in event.content]
+        details["content"] = [_tool_content(block) for block in event.content]
     return details
 
 
-def tool_content(block: ev.ToolContent) -> dict[str, Any]:
+def _tool_content(block: ev.ToolContent) -> dict[str, Any]:
     if isinstance(block, ev.DiffBlock):
         return {"type": "diff", "path": block.path, "oldText": block.old_text, "newText": block.new_text}
     return {"type": "content", "content": {"type": "text", "text": block.text}}
@@ -170,35 +182,36 @@ def tool_content(block: ev.ToolContent) -> dict[str, Any]:
 def _plan_entry(entry: ev.PlanEntry) -> dict[str, str]:
     return {
         "content": entry.content,
-        "status": entry.status if entry.status in _PLAN_STATES else "pending",
-        "priority": entry.priority if entry.priority in _PRIORITIES else "medium",
+        "status": entry.status if entry.status in _PLAN_STATUSES else "pending",
+        "priority": entry.priority if entry.priority in _PLAN_PRIORITIES else "medium",
     }
 
 
-def commands(known: tuple[ev.SlashCommand, ...]) -> Update:
+def commands_update(commands: tuple[ev.SlashCommand, ...]) -> Update:
     return {
         "sessionUpdate": "available_commands_update",
-        "availableCommands": [_command(one) for one in known],
+        "availableCommands": [_command(command) for command in commands],
     }
 
 
 def _command(command: ev.SlashCommand) -> dict[str, Any]:
-    """A name, and apart from it what is to be typed behind it."""
-    start = min((at for mark in "<[" if (at := command.name.find(mark)) > 0), default=len(command.name))
+    """Split a command such as `run <command>` into its name and the hint for its input."""
+    starts = (start for bracket in "<[" if (start := command.name.find(bracket)) > 0)
+    start = min(starts, default=len(command.name))
     name, hint = command.name[:start].strip(), command.name[start:].strip()
-    found: dict[str, Any] = {"name": name, "description": command.description}
-    return {**found, "input": {"hint": hint}} if hint else found
+    result: dict[str, Any] = {"name": name, "description": command.description}
+    return {**result, "input": {"hint": hint}} if hint else result
 
 
-def usage(used: Usage) -> list[Update]:
-    """How full the context is, where the agent says so."""
-    if used.context_used is None or not used.context_size:
+def usage_updates(usage: Usage) -> list[Update]:
+    """Return how full the context is, or nothing if the agent does not report it."""
+    if usage.context_used is None or not usage.context_size:
         return []
     update: Update = {
         "sessionUpdate": "usage_update",
-        "used": used.context_used,
-        "size": used.context_size,
+        "used": usage.context_used,
+        "size": usage.context_size,
     }
-    if used.cost_usd:
-        update["cost"] = {"amount": used.cost_usd, "currency": "USD"}
+    if usage.cost_usd:
+        update["cost"] = {"amount": usage.cost_usd, "currency": "USD"}
     return [update]

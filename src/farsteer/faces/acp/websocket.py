@@ -1,4 +1,4 @@
-"""`/acp`: the same for editors that come over a websocket, one message per frame, with the hub's own tokens."""
+"""The websocket endpoint `/acp` of a hub: one JSON-RPC message per text frame, authenticated by a hub token."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from farsteer.client.hub_client import HubClient
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import LINE_LIMIT, Line, Oversized
-from farsteer.faces.acp.greeting import Options
-from farsteer.faces.acp.server import converse
+from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Hub
 from farsteer.server.auth import address, bearer
 from farsteer.server.responses import error_reply
 from farsteer.server.websocket import close_socket
 
-_HEAD = 200
-_POLICY = 1008
+_QUOTED_BYTES = 200
+_POLICY_VIOLATION = 1008
+_MAX_TIMER_SECONDS = 10 * 365 * 86400
 
 
 class AcpEndpoint:
-    """An ASGI application for one websocket path."""
+    """ASGI application. A connection ends when its token expires or is revoked."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -44,30 +44,30 @@ class AcpEndpoint:
         await socket.accept()
 
         @asynccontextmanager
-        async def hub() -> AsyncGenerator[HubClient]:
+        async def open_hub() -> AsyncGenerator[HubClient]:
             yield InProcessClient(self._hub, caller)
 
         loop = asyncio.get_running_loop()
-        conversing = loop.create_task(converse(Frames(socket), Options(), hub))
-        left = max(caller.expires_at - now_ms(), 0) / 1000
-        over = loop.call_later(min(left, 10 * 365 * 86400), conversing.cancel)
+        serving = loop.create_task(serve(WebSocketTransport(socket), AcpOptions(), open_hub))
+        seconds_left = max(caller.expires_at - now_ms(), 0) / 1000
+        expiry = loop.call_later(min(seconds_left, _MAX_TIMER_SECONDS), serving.cancel)
 
-        def revoked(token_id: str) -> None:
+        def on_revoke(token_id: str) -> None:
             if token_id == caller.token_id:
-                conversing.cancel()
+                serving.cancel()
 
-        forget = tokens.on_revoke(revoked)
+        unsubscribe = tokens.on_revoke(on_revoke)
         try:
-            await asyncio.wait([conversing])
-            await close_socket(socket, _POLICY)
+            await asyncio.wait([serving])
+            await close_socket(socket, _POLICY_VIOLATION)
         finally:
-            over.cancel()
-            forget()
-            conversing.cancel()
+            expiry.cancel()
+            unsubscribe()
+            serving.cancel()
 
 
-class Frames:
-    """A websocket as a peer's road."""
+class WebSocketTransport:
+    """A `Transport` over a websocket, with one line per frame."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -83,7 +83,7 @@ class Frames:
             text = message.get("text")
             data = text.encode() if isinstance(text, str) else message.get("bytes") or b""
             if data.strip():
-                yield [data if len(data) <= LINE_LIMIT else Oversized(len(data), data[:_HEAD])]
+                yield [data if len(data) <= LINE_LIMIT else Oversized(len(data), data[:_QUOTED_BYTES])]
 
     async def write(self, data: bytes) -> None:
         for line in data.splitlines():

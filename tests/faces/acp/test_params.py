@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farsteer.core.errors import FarsteerError
-from farsteer.faces.acp.content import message
+from farsteer.faces.acp.params import parse_prompt
 
 PIXEL = base64.b64encode(b"a picture").decode()
 
@@ -38,11 +38,11 @@ def link(uri: str) -> dict[str, Any]:
     ],
 )
 def test_text_links_and_files_become_one_text(blocks: list[dict[str, Any]], expected: str) -> None:
-    assert message(blocks) == (expected, [])
+    assert parse_prompt(blocks) == (expected, [])
 
 
 def test_images_and_binary_files_are_attached() -> None:
-    said = message(
+    said = parse_prompt(
         [
             text("what is this?"),
             {"type": "image", "data": PIXEL, "mimeType": "image/png"},
@@ -62,7 +62,7 @@ def test_images_and_binary_files_are_attached() -> None:
 
 
 def test_an_image_alone_is_named_and_no_words_are_invented() -> None:
-    assert message([{"type": "image", "data": PIXEL, "mimeType": "image/png"}]).text == "[image-0.png]"
+    assert parse_prompt([{"type": "image", "data": PIXEL, "mimeType": "image/png"}]).text == "[image-0.png]"
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_an_image_alone_is_named_and_no_words_are_invented() -> None:
 )
 def test_what_cannot_be_sent_is_refused(blocks: Any) -> None:
     with pytest.raises(FarsteerError) as refused:
-        message(blocks)
+        parse_prompt(blocks)
     assert refused.value.status in (400, 413)

@@ -15,7 +15,7 @@ import pytest
 from farsteer import __version__
 from farsteer.client import AsyncClient
 from farsteer.core.errors import Unauthorized
-from farsteer.faces.acp.greeting import Options
+from farsteer.faces.acp.server import AcpOptions
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import Editor, editor_here
 from tests.support.droid_simulator import install
@@ -36,7 +36,7 @@ HTTP = {
 
 
 async def test_the_greeting_says_what_can_be_done(stack: Stack, editors: Editors) -> None:
-    async with editors(Options(agent="demo", forget=lambda: None)) as editor:
+    async with editors(AcpOptions(agent="demo", forget_login=lambda: None)) as editor:
         hello = await editor.initialize()
         assert hello["protocolVersion"] == 1
         assert hello["agentInfo"] == {"name": "farsteer", "title": "Farsteer", "version": __version__}
@@ -118,7 +118,7 @@ async def test_a_token_that_is_no_longer_good_asks_for_a_login_and_a_new_one_is_
         async with AsyncClient(stack.url, tokens[0]) as client:
             yield client
 
-    options = Options(agent="demo", forget=lambda: forgotten.append(True))
+    options = AcpOptions(agent="demo", forget_login=lambda: forgotten.append(True))
     async with editor_here(hub, options) as editor:
         await editor.initialize()
         error = await editor.refused("session/new", cwd=stack.directory(), mcpServers=[])
@@ -187,7 +187,7 @@ async def test_what_an_agent_cannot_take_is_refused_and_left_out_only_on_request
 ) -> None:
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
     further = stack.directory("other")
-    async with editors(Options(agent="droid")) as editor:
+    async with editors(AcpOptions(agent="droid")) as editor:
         error = await editor.refused(
             "session/new", cwd=stack.directory(), mcpServers=[STDIO], additionalDirectories=[further]
         )
@@ -195,7 +195,7 @@ async def test_what_an_agent_cannot_take_is_refused_and_left_out_only_on_request
         assert "--lenient" in error.message
         assert "s3cret" not in json.dumps(error.body)
         assert (await editor.call("session/list"))["sessions"] == []
-    async with editors(Options(agent="droid", lenient=True)) as editor:
+    async with editors(AcpOptions(agent="droid", lenient=True)) as editor:
         new = await editor.new(stack.directory(), mcpServers=[STDIO], additionalDirectories=[further])
         account = await stack.sign_in()
         view = await account.session(new["sessionId"])
