@@ -19,7 +19,7 @@ from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from farsteer.link.transport import LinkClosed
 from farsteer.link.websocket import connect
-from farsteer.server.server import listen, url_of
+from farsteer.server.server import listen, listener_url
 from tests.support.stack import OWNER
 
 
@@ -56,7 +56,7 @@ async def test_a_port_in_use_is_told_as_such(hub: Hub) -> None:
 
 @pytest.mark.parametrize(
     ("host", "said"),
-    [("203.0.113.1", "no address of this machine"), ("no.such.host.invalid", "cannot listen on")],
+    [("203.0.113.1", "not an address of this machine"), ("no.such.host.invalid", "cannot listen on")],
 )
 def test_a_host_that_is_not_ours_is_told_as_such(host: str, said: str) -> None:
     with pytest.raises(Unavailable, match=said):
@@ -71,7 +71,7 @@ def test_a_port_that_is_none_is_told_as_such(port: int) -> None:
 
 def test_localhost_is_ipv4() -> None:
     with listen("localhost", 0) as listener:
-        assert url_of(listener).startswith("http://127.0.0.1:")
+        assert listener_url(listener).startswith("http://127.0.0.1:")
 
 
 async def test_it_speaks_ipv6(hub: Hub) -> None:
@@ -161,7 +161,7 @@ async def test_a_request_that_ends_soon_is_answered(hub: Hub, monkeypatch: pytes
 def test_the_server_starts_without_what_only_some_requests_need() -> None:
     late = [
         "pydantic", "litestar", "starlette.testclient", "psutil", "farsteer.faces.rest.openapi",
-        "farsteer.faces.rest.page",
+        "farsteer.faces.rest.docs_page",
     ]  # fmt: skip
     script = f"import sys, farsteer.faces.app; print([name for name in {late} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)

@@ -22,7 +22,7 @@ from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.client.proxy import proxy
 from tests.faces.events.clients import python
-from tests.faces.events.streams import Stream, subscribed
+from tests.faces.events.sse_client import Stream, subscribed
 from tests.scenarios import log as read
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Account, Stack, farsteer

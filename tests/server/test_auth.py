@@ -4,12 +4,12 @@ import pytest
 from starlette.datastructures import Headers
 
 from farsteer.core.errors import Unauthorized
-from farsteer.server.auth import bearer
+from farsteer.server.auth import bearer_token
 
 
 @pytest.mark.parametrize("given", ["Bearer abc", "bearer abc", "BEARER  abc ", "Bearer abc\t"])
 def test_a_token(given: str) -> None:
-    assert bearer(Headers({"Authorization": given})) == "abc"
+    assert bearer_token(Headers({"Authorization": given})) == "abc"
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ def test_a_token(given: str) -> None:
 )
 def test_what_is_none(given: str) -> None:
     with pytest.raises(Unauthorized):
-        bearer(Headers({"Authorization": given}))
+        bearer_token(Headers({"Authorization": given}))
 
 
 def test_none_and_two_are_none() -> None:
     with pytest.raises(Unauthorized):
-        bearer(Headers({}))
+        bearer_token(Headers({}))
     with pytest.raises(Unauthorized):
-        bearer(Headers(raw=[(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")]))
+        bearer_token(Headers(raw=[(b"authorization", b"Bearer a"), (b"authorization", b"Bearer a")]))

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from farsteer.server.guard import Guard, Hosts
+from farsteer.server.guard import AllowedHosts, Guard
 
 LIMIT = 1000
 
@@ -37,7 +37,7 @@ def guarded(
     bind: str = "127.0.0.1", hosts: tuple[str, ...] = (), origins: tuple[str, ...] = ()
 ) -> tuple[Guard, Face]:
     face = Face()
-    return Guard(face, hosts=Hosts(bind, hosts), origins=origins, max_body=LIMIT), face
+    return Guard(face, hosts=AllowedHosts(bind, hosts), origins=origins, max_body=LIMIT), face
 
 
 async def request(guard: Guard, method: str = "GET", **arguments: Any) -> httpx.Response:

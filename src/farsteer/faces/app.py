@@ -1,4 +1,4 @@
-"""The server: one address for every face, and nothing reaches them that the guard refuses."""
+"""One ASGI application for all faces, and the server that runs it."""
 
 from __future__ import annotations
 
@@ -11,63 +11,58 @@ from starlette.types import ASGIApp
 
 from farsteer.core.api import MAX_BODY
 from farsteer.faces.acp.websocket import AcpEndpoint
-from farsteer.faces.events.realtime import Realtime
+from farsteer.faces.events.app import LiveEvents
 from farsteer.faces.link import LinkEndpoint
 from farsteer.faces.rest.app import not_found, routes
 from farsteer.hub import Hub
 from farsteer.link.messages import MAX_FRAME
-from farsteer.server.guard import Guard, Hosts
-from farsteer.server.server import DEFAULT_PORT, Server, listen, url_of
+from farsteer.server.guard import AllowedHosts, Guard
+from farsteer.server.server import DEFAULT_PORT, listen, listener_url, run_server
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """0: any free one."""
+    """0 means any free port."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names this server is reached by, besides loopback and `host`."""
+    """Accepted Host headers besides loopback and `host`."""
     allowed_origins: tuple[str, ...] = ()
-    """Pages of other origins that may call it, as https://name[:port]."""
+    """Origins of other pages that may use the API, as https://name[:port]."""
     shutdown_seconds: int = 3
-    """How long open requests may take when the server ends."""
+    """How long open requests may take when the server stops."""
 
 
-def build_app(hub: Hub, realtime: Realtime, config: ServerConfig) -> ASGIApp:
-    """Every face behind one guard."""
+def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIApp:
+    """Return the application with every face, behind the request guard."""
     router = Router(
         [
             WebSocketRoute("/link", LinkEndpoint(hub)),
             WebSocketRoute("/acp", AcpEndpoint(hub)),
-            Mount("/socket.io", realtime.socketio),
-            *routes(hub, realtime.sse),
+            Mount("/socket.io", live_events.socketio),
+            *routes(hub, live_events.sse),
         ],
         redirect_slashes=False,
         default=not_found,
     )
-    hosts = Hosts(config.host, config.allowed_hosts)
+    hosts = AllowedHosts(config.host, config.allowed_hosts)
     return Guard(router, hosts=hosts, origins=config.allowed_origins, max_body=MAX_BODY)
 
 
 @asynccontextmanager
 async def serve(hub: Hub, config: ServerConfig) -> AsyncGenerator[str]:
-    """Serve the hub inside the block; gives the URL once it answers there.
+    """Serve the hub inside the block. Yields the URL once the server accepts requests.
 
-    On leaving, live streams and websockets are told, open requests get `shutdown_seconds`, then all are cancelled.
+    On leaving, live streams and websockets are closed, open requests get `shutdown_seconds`, then all are cancelled.
     """
     with listen(config.host, config.port) as listener:
-        realtime = Realtime(hub)
-        await realtime.start()
+        live_events = LiveEvents(hub)
+        live_events.start()
         try:
-            server = Server(
-                build_app(hub, realtime, config),
-                shutdown_seconds=config.shutdown_seconds,
-                max_frame=MAX_FRAME,
-            )
-            await server.start(listener)
-            try:
-                yield url_of(listener)
-            finally:
-                await server.stop(listener)
+            app = build_app(hub, live_events, config)
+            async with run_server(
+                app, listener, shutdown_seconds=config.shutdown_seconds, max_frame=MAX_FRAME
+            ):
+                yield listener_url(listener)
         finally:
-            await realtime.close()
+            await live_events.close()

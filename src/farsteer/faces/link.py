@@ -1,6 +1,6 @@
-"""`/link`: where the runner of another process or machine connects.
+"""`/link`: the websocket that a runner in another process or on another machine connects to.
 
-A runner shows its access token in the Authorization header. Once accepted, the socket is a `Transport` like any other.
+The runner sends its access token in the Authorization header.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from farsteer.hub import Hub
 from farsteer.link.frames import decode_at_hub, encode_frame
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
-from farsteer.server.auth import address, bearer
-from farsteer.server.responses import error_reply
-from farsteer.server.websocket import close_socket
+from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.responses import error_response
+from farsteer.server.websocket import close_websocket
 
 
 class LinkEndpoint:
-    """An ASGI application for one websocket path."""
+    """The ASGI application for `/link`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -28,13 +28,15 @@ class LinkEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
         try:
-            runner = await self._hub.tokens.link_caller(bearer(request.headers), address(request))
+            runner = await self._hub.tokens.link_caller(
+                bearer_token(request.headers), client_address(request)
+            )
         except FarsteerError as error:
-            await error_reply(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             return
-        socket = WebSocket(scope, receive, send)
-        await socket.accept()
-        transport = HubWebSocketTransport(socket)
+        websocket = WebSocket(scope, receive, send)
+        await websocket.accept()
+        transport = HubWebSocketTransport(websocket)
         try:
             await self._hub.link.serve(transport, runner.namespace, token_id=runner.token_id)
         finally:
@@ -42,27 +44,30 @@ class LinkEndpoint:
 
 
 class HubWebSocketTransport:
-    """The hub's end of the link."""
+    """The hub's side of a link over a websocket."""
 
-    def __init__(self, socket: WebSocket) -> None:
-        self._socket = socket
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
 
     async def send(self, message: ToRunner) -> None:
+        """Raises LinkClosed if the link is closed."""
         frame = encode_frame(message)
         try:
-            await self._socket.send_bytes(frame)
-        except (WebSocketDisconnect, RuntimeError) as closed:
-            # Starlette says RuntimeError for a socket that one of us has closed already.
-            raise LinkClosed("the runner is gone") from closed
+            await self._websocket.send_bytes(frame)
+        except (WebSocketDisconnect, RuntimeError) as error:
+            # Starlette raises RuntimeError if either side has closed the websocket already.
+            raise LinkClosed("the runner has disconnected") from error
 
     async def receive(self) -> ToHub:
+        """Raises LinkClosed if the link is closed."""
         try:
-            message = await self._socket.receive()
-        except RuntimeError as closed:
-            raise LinkClosed("the link is closed") from closed
+            message = await self._websocket.receive()
+        except RuntimeError as error:
+            raise LinkClosed("the link is closed") from error
         if message["type"] == "websocket.disconnect":
-            raise LinkClosed(f"the runner hung up ({message.get('code')})")
+            raise LinkClosed(f"the runner has disconnected ({message.get('code')})")
         return decode_at_hub(message.get("bytes") or message.get("text") or b"")
 
     async def close(self) -> None:
-        await close_socket(self._socket)
+        """Idempotent, and takes at most 2 s."""
+        await close_websocket(self._websocket)

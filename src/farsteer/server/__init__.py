@@ -1,1 +1,1 @@
-"""The ASGI server: uvicorn protocols, the request guard, authentication headers, responses and websocket helpers."""
+"""The ASGI server: uvicorn with our protocols, the request guard, authentication headers and responses."""

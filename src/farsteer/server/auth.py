@@ -1,4 +1,4 @@
-"""Who is at the other end of a request: the token it shows and the address it comes from."""
+"""The bearer token and the client address of a request."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from starlette.requests import HTTPConnection
 
 from farsteer.core.errors import Unauthorized
 
-_MAX_TOKEN = 8192
+_MAX_TOKEN_LENGTH = 8192
 
 
-def bearer(headers: Headers) -> str:
-    """The token. It comes in its header and nowhere else: URLs end up in logs and histories."""
-    given = headers.getlist("authorization")
-    if len(given) != 1:
+def bearer_token(headers: Headers) -> str:
+    """Return the token of the Authorization header.
+
+    The query string is never read for it, because URLs end up in logs and browser histories.
+
+    Raises:
+        Unauthorized: the header is missing, repeated or malformed.
+    """
+    values = headers.getlist("authorization")
+    if len(values) != 1:
         raise Unauthorized("a token is needed: send Authorization: Bearer <token>")
-    scheme, _, token = given[0].partition(" ")
+    scheme, _, token = values[0].partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN or not token.isascii():
+    if scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN_LENGTH or not token.isascii():
         raise Unauthorized("the Authorization header must be: Bearer <token>")
     return token
 
 
-def address(connection: HTTPConnection) -> str:
-    """What failures to sign in are counted by."""
+def client_address(connection: HTTPConnection) -> str:
+    """Return the client's IP address, by which failed sign-ins are counted."""
     return connection.client.host if connection.client else ""

@@ -1,8 +1,8 @@
-"""What a request must pass before any face sees it: its Host, its Origin and the size of its body.
+"""Checks of every request before any face sees it: Host, Origin and the size of the body.
 
-A browser lets any page send requests to a local port. A page that came by DNS rebinding carries its own name as
-Host, any other page carries its Origin; both are refused here, for HTTP and websockets alike. This stands beside the
-bearer token, never instead of it.
+A browser lets any page send requests to a local port. After DNS rebinding the Host header names the page's own host;
+otherwise the Origin header names the page. Both are refused here, for HTTP and websockets alike. These checks are an
+addition to the bearer token, not a replacement for it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Forbidden, TooLarge, Unavailable
-from farsteer.server.responses import error_reply
+from farsteer.server.responses import error_response
 
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::\d{1,5})?")
-_PREFLIGHT = {
+_HOST_PATTERN = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::\d{1,5})?")
+_PREFLIGHT_HEADERS = {
     "access-control-allow-methods": "GET, POST, PATCH, DELETE",
     "access-control-allow-headers": "authorization, content-type, idempotency-key, last-event-id",
     "access-control-max-age": "600",
@@ -28,10 +28,10 @@ _PREFLIGHT = {
 }
 
 
-class Hosts:
-    """The names this server answers to: loopback, the address it is bound to, and the configured ones.
+class AllowedHosts:
+    """The Host headers this server accepts: loopback, the address it is bound to, and the configured names.
 
-    An address needs no name resolution and cannot be rebound: a server bound to every interface answers to any.
+    A server bound to every interface accepts any IP address: DNS rebinding needs a name.
     """
 
     def __init__(self, bind: str, allowed: Iterable[str] = ()) -> None:
@@ -39,7 +39,7 @@ class Hosts:
         self._any_address = bind in ("0.0.0.0", "::", "")  # noqa: S104
 
     def allows(self, host: str) -> bool:
-        match = _HOST.fullmatch(host.lower())
+        match = _HOST_PATTERN.fullmatch(host.lower())
         if match is None:
             return False
         name = match["v6"] or match["name"]
@@ -53,9 +53,11 @@ class Hosts:
 
 
 class Guard:
-    """The outermost application."""
+    """ASGI middleware that refuses requests with a foreign Host, a foreign Origin or a too large body."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Hosts, origins: Iterable[str] = (), max_body: int) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: AllowedHosts, origins: Iterable[str] = (), max_body: int
+    ) -> None:
         self._app = app
         self._hosts = hosts
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
@@ -68,76 +70,80 @@ class Guard:
         headers = Headers(scope=scope)
         try:
             self._check_host(headers)
-            foreign = self._foreign_origin(headers)
+            origin = self._allowed_origin(headers)
         except FarsteerError as error:
-            await error_reply(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             return
-        if foreign is not None:
+        if origin is not None:
             if scope["type"] == "http" and _is_preflight(scope, headers):
-                await Response(None, 204, {"access-control-allow-origin": foreign, **_PREFLIGHT})(
+                await Response(None, 204, {"access-control-allow-origin": origin, **_PREFLIGHT_HEADERS})(
                     scope, receive, send
                 )
                 return
-            send = _with_cors(send, foreign)
+            send = _with_cors(send, origin)
         if scope["type"] == "http":
-            await self._limited(scope, receive, send)
+            await self._call_with_body_limit(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
     def _check_host(self, headers: Headers) -> None:
-        given = headers.getlist("host")
-        if len(given) != 1:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
             raise BadRequest("exactly one Host header is needed")
-        if not self._hosts.allows(given[0]):
+        if not self._hosts.allows(hosts[0]):
             raise Forbidden(
-                "this hub does not answer to that Host; start it with --allowed-host to change that",
+                "this Host is not allowed; start the hub with --allowed-host to allow it",
                 code=ErrorCode.HOST_NOT_ALLOWED,
             )
 
-    def _foreign_origin(self, headers: Headers) -> str | None:
-        """The origin of a configured foreign page; None for our own pages and for programs that send none."""
-        given = headers.getlist("origin")
-        if not given:
+    def _allowed_origin(self, headers: Headers) -> str | None:
+        """Return the Origin if it is a configured one; None if it is our own, or if there is none.
+
+        Raises:
+            Forbidden: any other origin, or more than one.
+        """
+        origins = headers.getlist("origin")
+        if not origins:
             return None
-        origin = given[0].lower()
-        if len(given) == 1:
+        origin = origins[0].lower()
+        if len(origins) == 1:
             if origin in self._origins:
-                return given[0]
+                return origins[0]
             if origin.partition("://")[2] == headers["host"].lower():
                 return None
         raise Forbidden(
-            "pages of that Origin may not use this hub; start it with --allowed-origin to change that",
+            "this Origin is not allowed; start the hub with --allowed-origin to allow it",
             code=ErrorCode.ORIGIN_NOT_ALLOWED,
         )
 
-    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the application with a body that ends at the limit, whether it looks at its size or not."""
-        taken = 0
+    async def _call_with_body_limit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application; its `receive` raises TooLarge when the body exceeds the limit."""
+        received = 0
         started = False
 
-        async def counted() -> Message:
-            nonlocal taken
+        async def limited_receive() -> Message:
+            nonlocal received
             message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._max_body:
+            received += len(message.get("body", b""))
+            if received > self._max_body:
                 raise TooLarge("the body is too large", limit=self._max_body)
             return message
 
-        async def watched(message: Message) -> None:
+        async def tracked_send(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            await self._app(scope, counted, watched)
+            await self._app(scope, limited_receive, tracked_send)
         except TooLarge as error:
             if started:
                 raise
-            await error_reply(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
         except asyncio.CancelledError:
-            # Nobody cancels a request but a server that ends and has waited long enough.
+            # Only the server cancels a request: after the time that open requests get at shutdown.
             if not started:
-                await error_reply(Unavailable("the hub is stopping"))(scope, receive, send)
+                await error_response(Unavailable("the hub is stopping"))(scope, receive, send)
 
 
 def _is_preflight(scope: Scope, headers: Headers) -> bool:
@@ -145,7 +151,7 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
 
 
 def _with_cors(send: Send, origin: str) -> Send:
-    async def sending(message: Message) -> None:
+    async def send_with_cors(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             headers["access-control-allow-origin"] = origin
@@ -153,4 +159,4 @@ def _with_cors(send: Send, origin: str) -> Send:
             headers.add_vary_header("origin")
         await send(message)
 
-    return sending
+    return send_with_cors

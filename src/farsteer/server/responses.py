@@ -1,4 +1,4 @@
-"""HTTP answers: JSON encoded once, errors in their one shape, and the headers every answer carries."""
+"""HTTP responses: JSON bodies, error bodies, and the headers that every response carries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from farsteer.core.api import ErrorBody, ErrorResponse
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import encode
 
-HEADERS = {
+DEFAULT_HEADERS = {
     "content-type": "application/json",
     "cache-control": "no-store",
     "x-content-type-options": "nosniff",
@@ -20,10 +20,13 @@ HEADERS = {
 }
 
 
-def reply(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """`body` as JSON; bytes are JSON already, or what `headers` say they are."""
+def make_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a response with `body` encoded as JSON.
+
+    Bytes are sent as they are: they are JSON already, or of the content type given in `headers`.
+    """
     content = body if isinstance(body, bytes) else encode(body)
-    return Response(content, status, {**HEADERS, **headers} if headers else HEADERS)
+    return Response(content, status, {**DEFAULT_HEADERS, **headers} if headers else DEFAULT_HEADERS)
 
 
 def error_body(error: FarsteerError) -> ErrorResponse:
@@ -32,12 +35,12 @@ def error_body(error: FarsteerError) -> ErrorResponse:
     )
 
 
-def error_reply(error: FarsteerError) -> Response:
-    return reply(error_body(error), error.status, error_headers(error))
+def error_response(error: FarsteerError) -> Response:
+    return make_response(error_body(error), error.status, error_headers(error))
 
 
 def error_headers(error: FarsteerError) -> dict[str, str]:
-    """What HTTP wants beside the body of an error."""
+    """Return the headers that HTTP requires for the status of an error."""
     match error.status:
         case 401:
             return {"www-authenticate": "Bearer"}

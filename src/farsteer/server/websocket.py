@@ -1,4 +1,4 @@
-"""Closing a websocket, in bounded time."""
+"""Closing a websocket in bounded time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from farsteer.server.connection import connection_of
+from farsteer.server.uvicorn_protocols import get_connection
 
 _CLOSE_SECONDS = 2.0
-NORMAL = 1000
+NORMAL_CLOSURE = 1000
 
 
-async def close_socket(socket: WebSocket, code: int = NORMAL) -> None:
-    """Idempotent, and bounded: a peer that does not read would never take our goodbye."""
-    if socket.application_state is not WebSocketState.CONNECTED:
+async def close_websocket(websocket: WebSocket, code: int = NORMAL_CLOSURE) -> None:
+    """Close the websocket, or abort its connection if the client does not read within 2 s. Idempotent."""
+    if websocket.application_state is not WebSocketState.CONNECTED:
         return
     try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             with suppress(WebSocketDisconnect, RuntimeError):
-                await socket.close(code)
+                await websocket.close(code)
     except TimeoutError:
-        connection_of(socket.scope).abort()
+        get_connection(websocket.scope).abort()

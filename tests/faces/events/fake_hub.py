@@ -91,8 +91,8 @@ class FakeTokens:
 
     def revoke(self, token_id: str) -> None:
         self._callers = {jwt: caller for jwt, caller in self._callers.items() if caller.token_id != token_id}
-        for listener in [*self._listeners]:
-            listener(token_id)
+        for subscriber in [*self._listeners]:
+            subscriber(token_id)
 
     def on_revoke(self, callback: Callable[[str], None]) -> Callable[[], None]:
         self._listeners.append(callback)

@@ -1,45 +1,48 @@
-"""The live faces on a real server and port."""
+"""Live events on a real server and port, with a fake hub."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import uvicorn
 from starlette.routing import Mount, Route, Router
 
-from farsteer.faces.events.limits import Limits
-from farsteer.faces.events.realtime import Realtime
+from farsteer.faces.events.app import LiveEvents
+from farsteer.faces.events.options import Limits
+from farsteer.faces.events.socketio_compat import EngineIOServer
+from farsteer.faces.rest.activity import event_endpoints
+from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
-from farsteer.server.http_protocol import HttpConnection
-from farsteer.server.websocket_protocol import WebSocketConnection
+from farsteer.server.server import run_server
+
+MAX_FRAME = 16 * 1024 * 1024
+
+
+def engine(live_events: LiveEvents) -> EngineIOServer:
+    return live_events.socketio.server.eio
 
 
 @asynccontextmanager
 async def serving(
     hub: Hub, limits: Limits | None = None, port: int = 0
-) -> AsyncIterator[tuple[Realtime, str]]:
-    realtime = Realtime(hub, limits)
-    await realtime.start()
+) -> AsyncIterator[tuple[LiveEvents, str]]:
+    live_events = LiveEvents(hub, limits)
+    live_events.start()
     listener = socket.create_server(("127.0.0.1", port))
-    # Inherited by each connection: a client that stops reading is soon felt.
+    # Connections inherit it: with a small buffer the server soon notices a client that stops reading.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16 * 1024)
-    config = uvicorn.Config(
-        Router([Mount("/socket.io", realtime.socketio), Route("/api/events", realtime.sse)]),
-        http=HttpConnection,
-        ws=WebSocketConnection,
-        lifespan="off",
-        log_config=None,
-        timeout_graceful_shutdown=5,
+    app = Router(
+        [
+            Mount("/socket.io", live_events.socketio),
+            Route("/api/events", Resource(hub, event_endpoints(live_events.sse))),
+        ]
     )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[listener])
+    server = run_server(app, listener, shutdown_seconds=5, max_frame=MAX_FRAME)
+    await server.__aenter__()
     try:
-        yield realtime, f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield live_events, f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         async with asyncio.timeout(10):
-            await server.shutdown(sockets=[listener])
-            await realtime.close()
+            await server.__aexit__(None, None, None)
+            await live_events.close()
         listener.close()

@@ -7,11 +7,11 @@ import pytest
 import socketio
 from socketio.exceptions import ConnectionError as SocketError
 
-from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.options import Limits
 from farsteer.hub import Scope
 from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
-from tests.faces.events.serving import serving
+from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
 
@@ -41,7 +41,7 @@ async def test_a_refusal_says_why(auth: dict[str, Any], code: str) -> None:
     }
     if auth.get("token") in tokens:
         auth = {**auth, "token": tokens[auth["token"]]}
-    async with serving(fake.hub) as (realtime, url):
+    async with serving(fake.hub) as (live_events, url):
         refused: list[Any] = []
         async with asyncio.timeout(5):
             client = socketio.AsyncClient(reconnection=False)
@@ -51,7 +51,7 @@ async def test_a_refusal_says_why(auth: dict[str, Any], code: str) -> None:
             await client.disconnect()
         assert refused[0]["data"]["code"] == code
         assert refused[0]["message"]
-        assert len(realtime.subscriptions) == 0
+        assert len(live_events.subscriptions) == 0
 
 
 async def test_the_javascript_client_is_told_why_it_was_refused() -> None:
@@ -135,21 +135,21 @@ async def test_a_client_hears_only_what_it_asked_for() -> None:
 async def test_the_end_of_the_token_is_the_end_of_the_socket(client: str, transport: str) -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue()}
-    async with serving(fake.hub) as (realtime, url), CLIENTS[client](url, transport, auth) as heard:
+    async with serving(fake.hub) as (live_events, url), CLIENTS[client](url, transport, auth) as heard:
         await heard.until("ready")
         fake.publish(1)
         await heard.until_number(1)
         # Not from the beginning: nobody knows how long a client takes to start.
-        (subscriber,) = realtime.subscriptions._open
-        realtime.subscriptions.renew(subscriber, fake.tokens.issue(seconds=0.1))
+        (subscriber,) = live_events.subscriptions._open
+        live_events.subscriptions.renew(subscriber, fake.tokens.issue(seconds=0.1))
         closed = await heard.until("closed")
         assert closed["code"] == "token_expired"
         await heard.until("disconnect")
         fake.publish(2)
         assert heard.numbers == [1]
-        assert len(realtime.subscriptions) == 0
+        assert len(live_events.subscriptions) == 0
         assert fake.presence.online == {}
-        await eventually(lambda: realtime.socketio.eio.peers == {})
+        await eventually(lambda: engine(live_events).connections == {})
         if client == "javascript":
             assert heard.of("disconnect") == ["io server disconnect"]
 
@@ -165,12 +165,12 @@ async def test_a_token_that_ends_soon_is_no_exception() -> None:
 async def test_a_renewed_token_keeps_the_socket() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub) as (realtime, url),
+        serving(fake.hub) as (live_events, url),
         javascript(url, "upgrade", {"token": fake.tokens.issue()}) as heard,
     ):
         await heard.until("ready")
-        (subscriber,) = realtime.subscriptions._open
-        realtime.subscriptions.renew(subscriber, fake.tokens.issue(seconds=2))
+        (subscriber,) = live_events.subscriptions._open
+        live_events.subscriptions.renew(subscriber, fake.tokens.issue(seconds=2))
         newer = fake.tokens.issue(seconds=900)
         heard.tell("call", "auth", {"token": newer})
         answer = await heard.until("answer")
@@ -195,12 +195,12 @@ async def test_a_renewal_that_is_refused_changes_nothing() -> None:
         ("token", "bad_request"),
     ]
     async with (
-        serving(fake.hub) as (realtime, url),
+        serving(fake.hub) as (live_events, url),
         javascript(url, "websocket", {"token": issue()}) as heard,
     ):
         await heard.until("ready")
-        (subscriber,) = realtime.subscriptions._open
-        realtime.subscriptions.renew(subscriber, issue(seconds=1.0))
+        (subscriber,) = live_events.subscriptions._open
+        live_events.subscriptions.renew(subscriber, issue(seconds=1.0))
         for count, (given, code) in enumerate(refusals, 1):
             heard.tell("call", "auth", given)
             answer = await heard.until("answer", count)
@@ -213,7 +213,7 @@ async def test_a_renewal_that_is_refused_changes_nothing() -> None:
 async def test_a_revoked_token_closes_its_sockets_at_once_and_no_others() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub) as (realtime, url),
+        serving(fake.hub) as (live_events, url),
         python(url, "websocket", {"token": fake.tokens.issue(token_id="a")}) as first,
         python(url, "polling", {"token": fake.tokens.issue(token_id="a")}) as second,
         python(url, "websocket", {"token": fake.tokens.issue(token_id="b")}) as other,
@@ -221,7 +221,7 @@ async def test_a_revoked_token_closes_its_sockets_at_once_and_no_others() -> Non
         for heard in (first, second, other):
             await heard.until("ready")
         fake.tokens.revoke("a")
-        assert len(realtime.subscriptions) == 1
+        assert len(live_events.subscriptions) == 1
         for heard in (first, second):
             assert (await heard.until("closed"))["code"] == "unauthorized"
             await heard.until("disconnect")
@@ -246,8 +246,8 @@ async def test_presence_follows_the_socket() -> None:
 
 async def test_many_clients_come_and_go_and_leave_nothing() -> None:
     fake = FakeHub()
-    limits = Limits(grace=0.1)
-    async with serving(fake.hub, limits) as (realtime, url):
+    limits = Limits(close_timeout=0.1)
+    async with serving(fake.hub, limits) as (live_events, url):
         tasks = len(asyncio.all_tasks())
         token = fake.tokens.issue()
         for number in range(12):
@@ -255,12 +255,13 @@ async def test_many_clients_come_and_go_and_leave_nothing() -> None:
             since = {"since": "e1-0"} if number % 2 else {}
             async with python(url, transport, {"token": token, **since}) as heard:
                 await heard.until("ready")
-        server = realtime.socketio
-        await eventually(lambda: not server.eio.peers and not server.eio.sockets)
+        server = live_events.socketio
+        engineio = engine(live_events)
+        await eventually(lambda: not engineio.connections and not engineio.sockets)
         assert not server._subscribers
-        assert not server._entrants
-        assert not server.environ
-        assert not server.manager.rooms
-        assert len(realtime.subscriptions) == 0
+        assert not server._accepted
+        assert not server.server.environ
+        assert not server.server.manager.rooms
+        assert len(live_events.subscriptions) == 0
         # Only Engine.IO's watch over its clients remains, which waits.
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 2)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faces.events.clients import CLIENTS, TRANSPORTS, python
 from tests.faces.events.fake_hub import SESSION, FakeHub
-from tests.faces.events.serving import serving
+from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 from tests.support.node import JS, NODE
 
@@ -53,7 +53,7 @@ async def publish_until(fake: FakeHub, stop: asyncio.Event) -> None:
 
 async def test_late_javascript_clients_upgrade_in_a_running_stream() -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (realtime, url):
+    async with serving(fake.hub) as (live_events, url):
         settings = {
             "url": url + "/events", "token": fake.tokens.issue(), "clients": 10, "last": LAST, "every": 60,
         }  # fmt: skip
@@ -63,7 +63,9 @@ async def test_late_javascript_clients_upgrade_in_a_running_stream() -> None:
         stop = asyncio.Event()
         publishing = asyncio.create_task(publish_until(fake, stop))
         await eventually(lambda: fake.metrics.clients == 10)
-        await eventually(lambda: all(peer.socket.upgraded for peer in realtime.socketio.eio.peers.values()))
+        await eventually(
+            lambda: all(client.socket.upgraded for client in engine(live_events).connections.values())
+        )
         stop.set()
         async with asyncio.timeout(20):
             await publishing

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from farsteer.faces.events.batch import Filter
 from farsteer.faces.events.fanout import Fanout
+from farsteer.faces.events.options import EventFilter
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
-from tests.faces.events.listener import Listener
+from tests.faces.events.recording_subscriber import RecordingSubscriber
 
 
 async def tick() -> None:
@@ -13,17 +13,17 @@ async def tick() -> None:
     await asyncio.sleep(0)
 
 
-def started(fake: FakeHub, *listeners: Listener) -> Fanout:
+def started(fake: FakeHub, *subscribers: RecordingSubscriber) -> Fanout:
     fanout = Fanout(fake.feed)
     fanout.start()
-    for listener in listeners:
-        fanout.join(listener)
+    for subscriber in subscribers:
+        fanout.add(subscriber)
     return fanout
 
 
 async def test_what_is_published_in_one_tick_is_one_write_and_shared() -> None:
     fake = FakeHub()
-    first, second = Listener(), Listener()
+    first, second = RecordingSubscriber(), RecordingSubscriber()
     started(fake, first, second)
     fake.publish(1)
     fake.publish(2, 3)
@@ -41,65 +41,65 @@ async def test_what_is_published_in_one_tick_is_one_write_and_shared() -> None:
 
 async def test_filters_and_namespaces_choose() -> None:
     fake = FakeHub()
-    all_of_one = Listener(Filter("one"))
-    session = Listener(Filter("one", SESSION))
-    typed = Listener(Filter("one", None, frozenset({"session-updated"})))
-    both = Listener(Filter("one", OTHER_SESSION, frozenset({"session-updated"})))
-    none = Listener(Filter("two"))
-    listeners = (all_of_one, session, typed, both, none)
-    started(fake, *listeners)
+    all_of_one = RecordingSubscriber(EventFilter("one"))
+    session = RecordingSubscriber(EventFilter("one", SESSION))
+    typed = RecordingSubscriber(EventFilter("one", None, frozenset({"session-updated"})))
+    both = RecordingSubscriber(EventFilter("one", OTHER_SESSION, frozenset({"session-updated"})))
+    none = RecordingSubscriber(EventFilter("two"))
+    subscribers = (all_of_one, session, typed, both, none)
+    started(fake, *subscribers)
     fake.publish(1, namespace="one")
     fake.publish(2, namespace="one", subject=OTHER_SESSION)
     fake.publish(3, namespace="one", type="session-updated")
     fake.publish(4, namespace="one", type="session-updated", subject=OTHER_SESSION)
     fake.publish(5, namespace="three")
     await tick()
-    assert [listener.cursors for listener in listeners] == [[1, 2, 3, 4], [1, 3], [3, 4], [4], []]
+    assert [subscriber.cursors for subscriber in subscribers] == [[1, 2, 3, 4], [1, 3], [3, 4], [4], []]
 
 
 async def test_who_leaves_hears_no_more_also_in_the_middle_of_a_tick() -> None:
     fake = FakeHub()
-    listeners = [Listener() for _ in range(3)]
-    fanout = started(fake, *listeners)
+    subscribers = [RecordingSubscriber() for _ in range(3)]
+    fanout = started(fake, *subscribers)
 
-    class Leaver(Listener):
+    class Leaver(RecordingSubscriber):
         def send(self, batch: object) -> None:
-            for listener in listeners[1:]:
-                fanout.leave(listener)
+            for subscriber in subscribers[1:]:
+                fanout.remove(subscriber)
 
-    fanout.join(Leaver())
+    fanout.add(Leaver())
     fake.publish(1)
-    fanout.leave(listeners[0])
+    fanout.remove(subscribers[0])
     await tick()
-    assert listeners[0].cursors == []
+    assert subscribers[0].cursors == []
     fake.publish(2)
     await tick()
-    assert [listener.cursors for listener in listeners] == [[], [1], [1]]
-    fanout.leave(listeners[0])
+    assert [subscriber.cursors for subscriber in subscribers] == [[], [1], [1]]
+    fanout.remove(subscribers[0])
     assert len(fanout) == 1
 
 
-async def test_a_client_that_cannot_be_written_to_is_cut_off_and_the_others_miss_nothing() -> None:
-    class Broken(Listener):
+async def test_a_client_that_cannot_be_written_to_is_aborted_off_and_the_others_miss_nothing() -> None:
+    class Broken(RecordingSubscriber):
         def send(self, batch: object) -> None:
             raise RuntimeError("the handle is closed")
 
     fake = FakeHub()
-    broken, well = Broken(), Listener()
+    broken, well = Broken(), RecordingSubscriber()
     started(fake, broken, well)
     fake.publish(1)
     await tick()
-    assert broken.is_cut
-    assert (well.cursors, well.is_cut) == ([1], False)
+    assert broken.is_aborted
+    assert (well.cursors, well.is_aborted) == ([1], False)
 
 
 async def test_closed_it_is_silent() -> None:
     fake = FakeHub()
-    listener = Listener()
-    fanout = started(fake, listener)
+    subscriber = RecordingSubscriber()
+    fanout = started(fake, subscriber)
     fake.publish(1)
     fanout.close()
     fake.publish(2)
     await tick()
-    assert listener.cursors == []
+    assert subscriber.cursors == []
     fanout.close()

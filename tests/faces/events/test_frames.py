@@ -8,12 +8,11 @@ from websockets.protocol import OPEN, Protocol, Side
 
 from farsteer.faces.events.frames import (
     SseEncoder,
-    engine_event,
-    engine_packets,
-    http_chunk,
-    sse_named,
-    websocket_frames,
+    encode_http_chunk,
+    encode_sse_event,
+    encode_websocket_frames,
 )
+from farsteer.faces.events.socketio_compat import encode_named_event, encode_packets
 from farsteer.hub.feed import SyncEvent, sync_event
 
 
@@ -36,22 +35,26 @@ def texts(data: bytes) -> list[str]:
 @pytest.mark.parametrize("size", [0, 10, 100, 125, 126, 65_535, 65_536, 200_000])
 def test_websocket_frames_are_read_back(size: int) -> None:
     events = [event(b'"%b"' % (b"x" * size)), event('"ü"'.encode()), event(b"1")]
-    found = texts(websocket_frames(events))
+    found = texts(encode_websocket_frames(events))
     assert [text[:10] for text in found] == ["42/events,"] * 3
     assert [json.loads(text[10:]) for text in found] == [["event", json.loads(sent.data)] for sent in events]
 
 
 def test_engine_packets_say_the_same_as_the_frames() -> None:
     events = [event('"ü"'.encode()), event(b'{"a":[1]}')]
-    found = texts(websocket_frames(events))
-    assert [packet.encode() for packet in engine_packets(events)] == found
-    assert [packet.encode(b64=True) for packet in engine_packets(events)] == found
+    found = texts(encode_websocket_frames(events))
+    assert [packet.encode() for packet in encode_packets(events)] == found
+    assert [packet.encode(b64=True) for packet in encode_packets(events)] == found
 
 
 def test_our_own_events() -> None:
-    assert engine_event("ready", b'{"cursor":"e1-7"}').encode() == '42/events,["ready",{"cursor":"e1-7"}]'
-    assert sse_named("ready", b"{}", "e1-7") == http_chunk(b"event: ready\nid: e1-7\ndata: {}\n\n")
-    assert sse_named("closed", b"{}") == http_chunk(b"event: closed\ndata: {}\n\n")
+    assert (
+        encode_named_event("ready", b'{"cursor":"e1-7"}').encode() == '42/events,["ready",{"cursor":"e1-7"}]'
+    )
+    assert encode_sse_event("ready", b"{}", "e1-7") == encode_http_chunk(
+        b"event: ready\nid: e1-7\ndata: {}\n\n"
+    )
+    assert encode_sse_event("closed", b"{}") == encode_http_chunk(b"event: closed\ndata: {}\n\n")
 
 
 def test_a_chunk_of_a_stream() -> None:

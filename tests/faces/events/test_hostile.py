@@ -7,10 +7,10 @@ import logging
 import httpx
 import pytest
 
-from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.options import Limits
 from tests.faces.events.fake_hub import FakeHub
-from tests.faces.events.raw import raw_client, raw_websocket
-from tests.faces.events.serving import serving
+from tests.faces.events.raw_client import raw_client, raw_websocket
+from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
 POLLING = "/socket.io/?EIO=4&transport=polling"
@@ -46,13 +46,13 @@ async def test_nonsense_ends_the_connection_and_only_that(
 ) -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue()}
-    async with serving(fake.hub) as (realtime, url), raw_client(url, auth) as good:
+    async with serving(fake.hub) as (live_events, url), raw_client(url, auth) as good:
         await good.event()
         async with raw_client(url, auth) as bad:
             await bad.event()
-            bad.say(text)
-            await bad.gone()
-        await eventually(lambda: len(realtime.socketio.eio.peers) == 1)
+            bad.send(text)
+            await bad.wait_closed()
+        await eventually(lambda: len(engine(live_events).connections) == 1)
         fake.publish(1)
         assert await good.numbers(1) == [1]
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -63,32 +63,35 @@ async def test_nonsense_in_a_poll_ends_the_client_and_logs_nothing(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         sid = json.loads((await http.get(POLLING)).text[1:])["sid"]
         path = f"{POLLING}&sid={sid}"
         await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
         await http.get(path)
         assert (await http.post(path, content=text.encode())).status_code in (200, 400)
-        await eventually(lambda: not realtime.socketio.eio.peers)
+        await eventually(lambda: not engine(live_events).connections)
         assert (await http.get(path)).status_code == 400
-        assert len(realtime.subscriptions) == 0
+        assert len(live_events.subscriptions) == 0
     assert [record for record in caplog.records if record.levelno >= logging.ERROR and record.exc_info] == []
 
 
 @pytest.mark.parametrize("opcode", [0x81, 0x82])
 async def test_a_frame_over_the_limit_closes_the_socket_before_it_is_read(opcode: int) -> None:
     fake = FakeHub()
-    async with serving(fake.hub, Limits(message=4096)) as (realtime, url):
+    async with serving(fake.hub, Limits(message_size=4096)) as (live_events, url):
         async with raw_client(url, {"token": fake.tokens.issue()}) as raw:
             await raw.event()
             raw.frame(opcode, b"4" * 5000)
-            await raw.gone()
-        await eventually(lambda: not realtime.socketio.eio.peers)
+            await raw.wait_closed()
+        await eventually(lambda: not engine(live_events).connections)
 
 
 async def test_a_body_over_the_limit_is_refused() -> None:
     fake = FakeHub()
-    async with serving(fake.hub, Limits(message=4096)) as (_, url), httpx.AsyncClient(base_url=url) as http:
+    async with (
+        serving(fake.hub, Limits(message_size=4096)) as (_, url),
+        httpx.AsyncClient(base_url=url) as http,
+    ):
         sid = json.loads((await http.get(POLLING)).text[1:])["sid"]
         answer = await http.post(f"{POLLING}&sid={sid}", content="4" * 5000)
         assert answer.status_code == 400
@@ -98,65 +101,65 @@ async def test_events_we_do_not_know_are_ignored() -> None:
     fake = FakeHub()
     async with serving(fake.hub) as (_, url), raw_client(url, {"token": fake.tokens.issue()}) as raw:
         await raw.event()
-        raw.say('42/events,["ready",{}]')
-        raw.say('42/events,1["event",{"type":"message-received"}]')
-        raw.say('43/events,7["an ack of nothing"]')
-        raw.say('42/other,["event"]')
-        raw.say("41/other,")
+        raw.send('42/events,["ready",{}]')
+        raw.send('42/events,1["event",{"type":"message-received"}]')
+        raw.send('43/events,7["an ack of nothing"]')
+        raw.send('42/other,["event"]')
+        raw.send("41/other,")
         fake.publish(1)
         assert await raw.numbers(1) == [1]
 
 
 async def test_whoever_shows_no_token_in_time_is_dropped() -> None:
     fake = FakeHub()
-    limits = Limits(connect=0.2)
-    async with serving(fake.hub, limits) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    limits = Limits(connect_timeout=0.2)
+    async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         await http.get(POLLING)
         async with raw_websocket(url) as silent, raw_websocket(url) as refused:
-            refused.say('40/events,{"token":"wrong"}')
-            assert (await refused.hear()).startswith("44/events,")
-            await silent.gone()
-            await refused.gone()
-        await eventually(lambda: not realtime.socketio.eio.peers and not realtime.socketio.eio.sockets)
+            refused.send('40/events,{"token":"wrong"}')
+            assert (await refused.receive()).startswith("44/events,")
+            await silent.wait_closed()
+            await refused.wait_closed()
+        await eventually(lambda: not engine(live_events).connections and not engine(live_events).sockets)
 
 
 async def test_whoever_leaves_the_namespace_must_hang_up() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub, Limits(grace=0.2)) as (realtime, url),
+        serving(fake.hub, Limits(close_timeout=0.2)) as (live_events, url),
         raw_client(url, {"token": fake.tokens.issue()}) as raw,
     ):
         await raw.event()
-        raw.say("41/events,")
-        await eventually(lambda: len(realtime.subscriptions) == 0)
-        await raw.gone()
+        raw.send("41/events,")
+        await eventually(lambda: len(live_events.subscriptions) == 0)
+        await raw.wait_closed()
 
 
 async def test_whoever_does_not_read_its_dismissal_is_hung_up_on() -> None:
     fake = FakeHub()
-    limits = Limits(soft=16 * 1024, grace=0.2)
-    async with serving(fake.hub, limits) as (realtime, url):
+    limits = Limits(soft_limit=16 * 1024, close_timeout=0.2)
+    async with serving(fake.hub, limits) as (live_events, url):
         async with raw_client(url, {"token": fake.tokens.issue(token_id="a")}) as raw:
             await raw.event()
             fake.publish(*(["x" * 1000] for _ in range(500)))
-            (peer,) = realtime.socketio.eio.peers.values()
-            await eventually(lambda: peer.behind)
+            (client,) = engine(live_events).connections.values()
+            await eventually(lambda: client.is_behind)
             fake.tokens.revoke("a")
-            await eventually(lambda: not realtime.socketio.eio.peers)
+            await eventually(lambda: not engine(live_events).connections)
         # With nothing left of it.
-        await eventually(lambda: not realtime.socketio.environ)
+        await eventually(lambda: not live_events.socketio.server.environ)
 
 
 async def test_a_second_connect_to_the_namespace_is_refused_and_the_first_goes_on() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
-    async with serving(fake.hub) as (realtime, url), raw_client(url, {"token": token}) as raw:
+    async with serving(fake.hub) as (live_events, url), raw_client(url, {"token": token}) as raw:
         await raw.event()
-        raw.say(f"40/events,{json.dumps({'token': token})}")
-        assert (await raw.hear()).startswith("44/events,")
+        raw.send(f"40/events,{json.dumps({'token': token})}")
+        assert (await raw.receive()).startswith("44/events,")
         fake.publish(1)
         assert await raw.numbers(1) == [1]
-        assert len(realtime.subscriptions) == 1
+        assert len(live_events.subscriptions) == 1
 
 
 async def test_tokens_are_not_logged_at_any_level(caplog: pytest.LogCaptureFixture) -> None:
@@ -165,10 +168,10 @@ async def test_tokens_are_not_logged_at_any_level(caplog: pytest.LogCaptureFixtu
     token = fake.tokens.issue()
     async with serving(fake.hub) as (_, url), raw_client(url, {"token": token}) as raw:
         await raw.event()
-        raw.say(f'42/events,1["auth",{json.dumps({"token": token})}]')
-        assert (await raw.hear()).startswith("43/events,1")
-        raw.say("nonsense")
-        await raw.gone()
+        raw.send(f'42/events,1["auth",{json.dumps({"token": token})}]')
+        assert (await raw.receive()).startswith("43/events,1")
+        raw.send("nonsense")
+        await raw.wait_closed()
     ours = [
         record for record in caplog.records if record.name.startswith(("farsteer", "socketio", "engineio"))
     ]
@@ -178,11 +181,11 @@ async def test_tokens_are_not_logged_at_any_level(caplog: pytest.LogCaptureFixtu
 async def test_a_client_that_vanishes_is_noticed_by_its_pings() -> None:
     fake = FakeHub()
     limits = Limits(ping_interval=0.1, ping_timeout=0.2)
-    async with serving(fake.hub, limits) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         sid = json.loads((await http.get(POLLING)).text[1:])["sid"]
         path = f"{POLLING}&sid={sid}"
         await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
         async with raw_client(url, {"token": fake.tokens.issue()}):
-            assert len(realtime.subscriptions) == 2
+            assert len(live_events.subscriptions) == 2
             async with asyncio.timeout(5):
-                await eventually(lambda: len(realtime.subscriptions) == 0)
+                await eventually(lambda: len(live_events.subscriptions) == 0)

@@ -10,7 +10,7 @@ from farsteer.core.events import AgentMessage, Delta, DeltaKind
 from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.faces.events.clients import javascript, python
-from tests.faces.events.streams import Stream, subscribed
+from tests.faces.events.sse_client import Stream, subscribed
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner, caller, machine
 

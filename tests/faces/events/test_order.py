@@ -5,21 +5,21 @@ import json
 
 import httpx
 
-from farsteer.faces.events.limits import Limits
-from farsteer.faces.events.peer import Peer
-from farsteer.faces.events.realtime import Realtime
+from farsteer.faces.events.app import LiveEvents
+from farsteer.faces.events.options import Limits
+from farsteer.faces.events.socketio_compat import ClientConnection
 from tests.faces.events.fake_hub import FakeHub
-from tests.faces.events.raw import raw_client, raw_websocket
-from tests.faces.events.serving import serving
+from tests.faces.events.raw_client import raw_client, raw_websocket
+from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
 TEXT = "x" * 500
 PREFIX = "42/events,"
 
 
-def only_peer(realtime: Realtime) -> Peer:
-    (peer,) = realtime.socketio.eio.peers.values()
-    return peer
+def only_connection(live_events: LiveEvents) -> ClientConnection:
+    (client,) = engine(live_events).connections.values()
+    return client
 
 
 def payloads(packets: list[str]) -> list[object]:
@@ -38,38 +38,38 @@ async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> Non
         return found[-1]
 
     async with (
-        serving(fake.hub, Limits(soft=16 * 1024, hard=1 << 30)) as (realtime, url),
+        serving(fake.hub, Limits(soft_limit=16 * 1024, hard_limit=1 << 30)) as (live_events, url),
         raw_client(url, {"token": token}) as raw,
     ):
-        peer = only_peer(realtime)
+        client = only_connection(live_events)
         await raw.event()
-        await eventually(lambda: peer._queue.idle)
+        await eventually(lambda: client.queue.is_idle)
         # Direct until the client is behind. Then its acks wait in the queue, and the writer holds the first of them.
         publish(1000)
-        await eventually(lambda: peer.behind)
-        assert peer._queue.idle
+        await eventually(lambda: client.is_behind)
+        assert client.queue.is_idle
         for id in range(5):
-            raw.say(f'42/events,{id}["auth",{json.dumps({"token": token})}]')
+            raw.send(f'42/events,{id}["auth",{json.dumps({"token": token})}]')
             await eventually(lambda: fake.tokens.verified == id + 2)  # noqa: B023
-            assert not peer._queue.idle
+            assert not client.queue.is_idle
             publish(200)
             await asyncio.sleep(0)
         last = publish(1)
-        assert peer._queue.qsize() > 900
+        assert client.queue.qsize() > 900
         heard: list[str] = []
         async with asyncio.timeout(10):
             while f"[{last}," not in (heard or [""])[-1]:
-                heard.append(await raw.hear())
+                heard.append(await raw.receive())
         assert payloads(heard) == [[number, TEXT] for number in range(last + 1)]
         acks = [(index, text) for index, text in enumerate(heard) if text.startswith("43")]
         assert [text[10] for _, text in acks] == ["0", "1", "2", "3", "4"]
         assert acks[0][0] == 1000
         # The queue is drained: direct again.
-        await eventually(lambda: peer._queue.idle)
+        await eventually(lambda: client.queue.is_idle)
         publish(3)
         for _ in range(3):
             await raw.event()
-        assert peer._queue.idle
+        assert client.queue.is_idle
 
 
 async def test_events_at_every_step_of_an_upgrade() -> None:
@@ -81,7 +81,7 @@ async def test_events_at_every_step_of_an_upgrade() -> None:
     def publish() -> None:
         fake.publish(next(numbers))
 
-    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         path = "/socket.io/?EIO=4&transport=polling"
         sid = json.loads((await http.get(path)).text[1:])["sid"]
         path += f"&sid={sid}"
@@ -92,48 +92,48 @@ async def test_events_at_every_step_of_an_upgrade() -> None:
         poll = asyncio.create_task(http.get(path))
         async with raw_websocket(url, f"&sid={sid}") as raw:
             publish()
-            raw.say("2probe")
+            raw.send("2probe")
             publish()
-            assert await raw.hear() == "3probe"
+            assert await raw.receive() == "3probe"
             publish()
             heard += (await poll).text.split("\x1e")
             publish()
             await asyncio.sleep(0)
             assert (await http.get(path)).text == "6"
             publish()
-            raw.say("5")
+            raw.send("5")
             publish()
-            await eventually(lambda: only_peer(realtime).socket.upgraded)
+            await eventually(lambda: only_connection(live_events).socket.upgraded)
             publish()
-            await eventually(lambda: only_peer(realtime)._queue.idle)
+            await eventually(lambda: only_connection(live_events).queue.is_idle)
             publish()
             async with asyncio.timeout(5):
                 while len(payloads(heard)) < 9:
-                    heard.append(await raw.hear())
+                    heard.append(await raw.receive())
     assert payloads(heard) == list(range(9))
 
 
 async def test_a_failed_upgrade_leaves_the_polling_client_as_it_was() -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         path = "/socket.io/?EIO=4&transport=polling"
         sid = json.loads((await http.get(path)).text[1:])["sid"]
         path += f"&sid={sid}"
         await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
         await http.get(path)
         async with raw_websocket(url, f"&sid={sid}"):
-            await eventually(lambda: only_peer(realtime).socket.upgrading)
-        await eventually(lambda: not only_peer(realtime).socket.upgrading)
+            await eventually(lambda: only_connection(live_events).socket.upgrading)
+        await eventually(lambda: not only_connection(live_events).socket.upgrading)
         fake.publish("still here")
         assert payloads((await http.get(path)).text.split("\x1e")) == ["still here"]
 
 
 async def test_a_second_websocket_for_the_same_client_is_refused() -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         sid = json.loads((await http.get("/socket.io/?EIO=4&transport=polling")).text[1:])["sid"]
         async with raw_websocket(url, f"&sid={sid}"):
-            await eventually(lambda: only_peer(realtime).socket.upgrading)
+            await eventually(lambda: only_connection(live_events).socket.upgrading)
             headers = {
                 "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
                 "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",

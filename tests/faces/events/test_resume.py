@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.options import Limits
 from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
 from tests.faces.events.fake_hub import FakeHub
-from tests.faces.events.raw import raw_client
-from tests.faces.events.serving import serving
+from tests.faces.events.raw_client import raw_client
+from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
 
@@ -89,27 +89,27 @@ async def test_filters_apply_to_the_past_and_to_the_present() -> None:
 async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_go_on() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
-    limits = Limits(soft=32 * 1024, hard=256 * 1024)
+    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
     text = "x" * 1000
     async with (
-        serving(fake.hub, limits) as (realtime, url),
+        serving(fake.hub, limits) as (live_events, url),
         python(url, "websocket", {"token": token}) as other,
     ):
         async with raw_client(url, {"token": token}) as slow:
             assert (await slow.event())[0] == "ready"
             await other.until("ready")
-            peers = tuple(realtime.socketio.eio.peers.values())
+            clients = tuple(engine(live_events).connections.values())
             most = 0
             count = 0
             while fake.metrics.clients_cut == 0:
                 fake.publish([count, text], [count + 1, text])
                 count += 2
                 await asyncio.sleep(0)
-                most = max(most, *(peer.buffered for peer in peers))
+                most = max(most, *(client.buffered_bytes for client in clients))
                 assert count < 5000
-            assert most < limits.hard + 16 * 1024
+            assert most < limits.hard_limit + 16 * 1024
             fake.publish([count, text])
-            await eventually(lambda: len(realtime.subscriptions) == 1)
+            await eventually(lambda: len(live_events.subscriptions) == 1)
             # What was on its way still arrives, then the connection ends.
             last = None
             try:
@@ -120,7 +120,7 @@ async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_g
                 assert last is not None
         await other.until("event", count + 1)
         assert [number for number, _ in other.numbers] == list(range(count + 1))
-        await eventually(lambda: len(realtime.socketio.eio.peers) == 1)
+        await eventually(lambda: len(engine(live_events).connections) == 1)
         async with raw_client(url, {"token": token, "since": last["cursor"]}) as again:
             assert (await again.event())[1]["resume"] == "ok"
             for number in range(last["message"][0] + 1, count + 1):
@@ -134,8 +134,8 @@ async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
     import httpx
 
     fake = FakeHub()
-    limits = Limits(soft=32 * 1024, hard=256 * 1024)
-    async with serving(fake.hub, limits) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
+    async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         path = "/socket.io/?EIO=4&transport=polling"
         sid = json.loads((await http.get(path)).text[1:])["sid"]
         path += f"&sid={sid}"
@@ -145,7 +145,7 @@ async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
             fake.publish([number, "x" * 1000])
             await asyncio.sleep(0)
         assert fake.metrics.clients_cut == 1
-        await eventually(lambda: not realtime.socketio.eio.peers and not realtime.socketio.eio.sockets)
+        await eventually(lambda: not engine(live_events).connections and not engine(live_events).sockets)
         assert (await http.get(path)).status_code == 400
         assert fake.metrics.clients == 0
 
@@ -153,15 +153,15 @@ async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
 async def test_a_slow_client_that_catches_up_is_never_sent_more_than_it_reads() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
-    limits = Limits(soft=32 * 1024, hard=256 * 1024, page=50)
+    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50)
     auth = {"token": fake.tokens.issue(), "since": "e1-0"}
-    async with serving(fake.hub, limits) as (realtime, url), raw_client(url, auth) as slow:
+    async with serving(fake.hub, limits) as (live_events, url), raw_client(url, auth) as slow:
         await slow.event()
-        (peer,) = realtime.socketio.eio.peers.values()
-        await eventually(lambda: peer.behind)
+        (client,) = engine(live_events).connections.values()
+        await eventually(lambda: client.is_behind)
         for number in range(3000):
             assert (await slow.event())[1]["message"][0] == number
-            assert peer.buffered < 160 * 1024
+            assert client.buffered_bytes < 160 * 1024
             if number % 10 == 0:
                 fake.publish([3000 + number // 10, "x" * 1000])
         for number in range(3000, 3300):
@@ -172,23 +172,23 @@ async def test_a_slow_client_that_catches_up_is_never_sent_more_than_it_reads() 
 async def test_a_client_that_stalls_while_it_catches_up_is_cut_off() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
-    limits = Limits(soft=32 * 1024, hard=256 * 1024, page=50, stall=0.1)
+    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50, stall_timeout=0.1)
     auth = {"token": fake.tokens.issue(), "since": "e1-0"}
-    async with serving(fake.hub, limits) as (realtime, url), raw_client(url, auth):
+    async with serving(fake.hub, limits) as (live_events, url), raw_client(url, auth):
         await eventually(lambda: fake.metrics.clients_cut == 1)
-        await eventually(lambda: not realtime.socketio.eio.peers)
+        await eventually(lambda: not engine(live_events).connections)
 
 
 async def test_the_javascript_client_comes_back_by_itself_and_resumes() -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (realtime, url):
+    async with serving(fake.hub) as (live_events, url):
         auth = {"token": fake.tokens.issue(), "since": "e1-0", "follow": True}
         async with javascript(url, "websocket", auth) as heard:
             await heard.until("ready")
             fake.publish(*range(50))
             await heard.until_number(49)
-            (peer,) = realtime.socketio.eio.peers.values()
-            peer.cut()
+            (client,) = engine(live_events).connections.values()
+            client.abort()
             fake.publish(*range(50, 100))
             await heard.until("ready", 2)
             fake.publish(100)

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.options import Limits
 from farsteer.hub import Scope
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
-from tests.faces.events.raw import connection
-from tests.faces.events.serving import serving
-from tests.faces.events.streams import subscribed
+from tests.faces.events.raw_client import connection
+from tests.faces.events.serving import engine, serving
+from tests.faces.events.sse_client import subscribed
 from tests.support.eventually import eventually
 
 
@@ -132,18 +132,27 @@ async def test_a_refusal_says_why(headers: dict[str, str], query: str, status: i
     for name, token in tokens.items():
         headers = {key: value.replace(name, token) for key, value in headers.items()}
         query = query.replace(name, token)
-    async with serving(fake.hub) as (realtime, url), httpx.AsyncClient(base_url=url) as http:
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         answer = await http.get(f"/api/events?{query}", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
         answer = await http.post("/api/events", headers=headers)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+        assert len(live_events.subscriptions) == 0
+
+
+async def test_a_stream_has_no_head() -> None:
+    fake = FakeHub()
+    headers = {"Authorization": f"Bearer {fake.tokens.issue()}"}
+    async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
+        answer = await http.head("/api/events", headers=headers)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
-        assert len(realtime.subscriptions) == 0
+        assert len(live_events.subscriptions) == 0
 
 
 async def test_the_end_of_the_token_is_the_end_of_the_stream() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub) as (realtime, url),
+        serving(fake.hub) as (live_events, url),
         subscribed(url, fake.tokens.issue(seconds=0.3)) as stream,
     ):
         await stream.next()
@@ -153,7 +162,7 @@ async def test_the_end_of_the_token_is_the_end_of_the_stream() -> None:
         assert (name, closed["code"]) == ("closed", "token_expired")
         with pytest.raises(EOFError):
             await stream.next()
-        assert len(realtime.subscriptions) == 0
+        assert len(live_events.subscriptions) == 0
         assert fake.presence.online == {}
 
 
@@ -174,8 +183,8 @@ async def test_a_revoked_token_ends_its_streams_at_once() -> None:
 
 async def test_a_silent_stream_has_a_heartbeat() -> None:
     fake = FakeHub()
-    limits = Limits(heartbeat=0.05)
-    async with serving(fake.hub, limits) as (realtime, url):
+    limits = Limits(heartbeat_interval=0.05)
+    async with serving(fake.hub, limits) as (live_events, url):
         async with (
             subscribed(url, fake.tokens.issue()) as first,
             subscribed(url, fake.tokens.issue()) as second,
@@ -187,7 +196,7 @@ async def test_a_silent_stream_has_a_heartbeat() -> None:
             for stream in (first, second):
                 await stream.next()
                 assert stream.comments >= 2
-        await eventually(lambda: realtime.sse._heartbeat is None)
+        await eventually(lambda: live_events.sse._heartbeat_timer is None)
 
 
 @asynccontextmanager
@@ -207,9 +216,9 @@ async def raw_stream(
 async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_go_on() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
-    limits = Limits(soft=32 * 1024, hard=256 * 1024)
+    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
     text = "x" * 1000
-    async with serving(fake.hub, limits) as (realtime, url), subscribed(url, token) as other:
+    async with serving(fake.hub, limits) as (live_events, url), subscribed(url, token) as other:
         await other.next()
         async with raw_stream(url, token) as (reader, _):
             count = 0
@@ -227,8 +236,8 @@ async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_g
                 pass
             whole = rest[: rest.rindex(b"\r\n")]
             cursor = whole[: whole.rindex(b"\ndata: ")].rpartition(b"id: ")[2].decode()
-        await eventually(lambda: len(realtime.subscriptions) == 1)
-        assert len(realtime.sse._streams) == 1
+        await eventually(lambda: len(live_events.subscriptions) == 1)
+        assert len(live_events.sse._streams) == 1
         heard = [(await other.next())[2]["message"][0] for _ in range(count + 1)]
         assert heard == list(range(count + 1))
         # It may have got the beginning of one more: it resumes before that one.
@@ -243,12 +252,12 @@ async def test_deltas_are_dropped_and_states_kept_for_a_client_that_is_behind() 
     fake = FakeHub()
     token = fake.tokens.issue()
     async with (
-        serving(fake.hub, Limits(soft=16 * 1024)) as (realtime, url),
+        serving(fake.hub, Limits(soft_limit=16 * 1024)) as (live_events, url),
         raw_stream(url, token) as (reader, _),
     ):
-        (stream,) = realtime.sse._streams
+        (stream,) = live_events.sse._streams
         fake.publish(*(["x" * 1000] for _ in range(500)))
-        await eventually(lambda: stream.behind)
+        await eventually(lambda: stream.is_behind)
         for number in range(50):
             fake.transient({"text": f"delta {number}"})
             fake.transient([number], type="online-users-changed", subject=None, merge_key="users")
@@ -272,7 +281,7 @@ async def test_two_hundred_streams_come_and_go_and_leave_nothing() -> None:
     fake.publish(*range(100))
     token = fake.tokens.issue()
     # Who has pipelined another request is read no more; that it is gone is noticed by the heartbeat.
-    async with serving(fake.hub, Limits(heartbeat=0.1)) as (realtime, url):
+    async with serving(fake.hub, Limits(heartbeat_interval=0.1)) as (live_events, url):
         tasks = len(asyncio.all_tasks())
         for number in range(200):
             more = "Last-Event-ID: e1-3\r\n" if number % 2 else ""
@@ -280,18 +289,18 @@ async def test_two_hundred_streams_come_and_go_and_leave_nothing() -> None:
                 if number % 3 == 0:
                     writer.write(b"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
                     await writer.drain()
-        await eventually(lambda: len(realtime.subscriptions) == 0 and not realtime.sse._streams)
+        await eventually(lambda: len(live_events.subscriptions) == 0 and not live_events.sse._streams)
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
         assert fake.metrics.clients == 0
         assert fake.presence.online == {}
-        assert len(realtime.subscriptions._fanout) == 0
+        assert len(live_events.subscriptions._fanout) == 0
 
 
 async def test_open_streams_and_sockets_do_not_hold_up_the_end_of_the_server() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     loop = asyncio.get_running_loop()
-    async with serving(fake.hub) as (realtime, url):
+    async with serving(fake.hub) as (live_events, url):
         stream = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
         poll = await asyncio.open_connection(urlsplit(url).hostname, urlsplit(url).port)
         async with httpx.AsyncClient(base_url=url) as http:
@@ -304,8 +313,8 @@ async def test_open_streams_and_sockets_do_not_hold_up_the_end_of_the_server() -
         )
         await stream[0].readuntil(b"event: ready")
         poll[1].write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        (peer,) = realtime.socketio.eio.peers.values()
-        await eventually(lambda: peer._queue.idle)
+        (client,) = engine(live_events).connections.values()
+        await eventually(lambda: client.queue.is_idle)
         assert fake.metrics.clients == 2
         started = loop.time()
     assert loop.time() - started < 2

@@ -71,7 +71,7 @@ async def test_what_is_no_jwt_is_no_token(stack: Stack) -> None:
     nobody = await stack.connect()
     for token in NO_JWT:
         for endpoint in TABLE:
-            if endpoint.scope is not None and not endpoint.access_token:
+            if endpoint.scope is not None and not endpoint.accepts_access_token:
                 assert (await call(nobody, endpoint, token)).status_code == 401, (endpoint.path, token)
 
 

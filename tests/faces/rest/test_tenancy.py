@@ -26,7 +26,7 @@ async def test_a_foreign_id_is_not_found_on_any_route(stack: Stack, owner: Accou
         )
         assert response.status_code == 404, (endpoint.method, path, response.text)
         answer = response.json()
-        error = answer["logs"][-1] if endpoint.failure_shape is SessionNotCreated else answer["error"]
+        error = answer["logs"][-1] if endpoint.error_type is SessionNotCreated else answer["error"]
         assert error["code"] in ("not_found", "machine_not_found")
         walked += 1
     assert walked > 15

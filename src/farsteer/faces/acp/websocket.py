@@ -17,9 +17,9 @@ from farsteer.core.lines import LINE_LIMIT, Line, Oversized
 from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Hub
-from farsteer.server.auth import address, bearer
-from farsteer.server.responses import error_reply
-from farsteer.server.websocket import close_socket
+from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.responses import error_response
+from farsteer.server.websocket import close_websocket
 
 _QUOTED_BYTES = 200
 _POLICY_VIOLATION = 1008
@@ -36,9 +36,9 @@ class AcpEndpoint:
         request = HTTPConnection(scope)
         tokens = self._hub.tokens
         try:
-            caller = tokens.identify(bearer(request.headers), address(request))
+            caller = tokens.identify(bearer_token(request.headers), client_address(request))
         except FarsteerError as error:
-            await error_reply(error)(scope, receive, send)
+            await error_response(error)(scope, receive, send)
             return
         socket = WebSocket(scope, receive, send)
         await socket.accept()
@@ -59,7 +59,7 @@ class AcpEndpoint:
         unsubscribe = tokens.on_revoke(on_revoke)
         try:
             await asyncio.wait([serving])
-            await close_socket(socket, _POLICY_VIOLATION)
+            await close_websocket(socket, _POLICY_VIOLATION)
         finally:
             expiry.cancel()
             unsubscribe()

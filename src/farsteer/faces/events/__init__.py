@@ -1,1 +1,1 @@
-"""Live events: Socket.IO at `/events` and the same stream as SSE."""
+"""Live events: Socket.IO with the namespace `/events`, and the same events as Server-Sent Events."""

@@ -1,6 +1,6 @@
-"""`GET /api/events`: the live events as a text/event-stream, for any HTTP client and for `EventSource`.
+"""`GET /api/events`: live events as a text/event-stream, for any HTTP client and for the browser's `EventSource`.
 
-The first event is `ready`, the last `closed`. SyncEvents are plain messages; the stored ones have their cursor as id.
+The first event is `ready`, the last `closed`. SyncEvents are unnamed; the stored ones have their cursor as id.
 """
 
 from __future__ import annotations
@@ -9,24 +9,17 @@ import asyncio
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from starlette.datastructures import Headers
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from farsteer.core.errors import FarsteerError, MethodNotAllowed, Unavailable
+from farsteer.core.errors import FarsteerError, Unavailable
 from farsteer.core.wire import encode
-from farsteer.faces.events import options
-from farsteer.faces.events.batch import Batch, Filter
-from farsteer.faces.events.frames import SseEncoder, http_chunk, sse_named
-from farsteer.faces.events.limits import Limits
-from farsteer.faces.events.subscriber import Closed, Ready, Subscriber
+from farsteer.faces.events.frames import Batch, SseEncoder, encode_http_chunk, encode_sse_event
+from farsteer.faces.events.options import Cursor, EventFilter, Limits, make_filter
+from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
-from farsteer.faces.rest.decode import decode_query
 from farsteer.hub import Caller, Hub
 from farsteer.hub.metrics import Metrics
-from farsteer.server.auth import bearer
-from farsteer.server.connection import connection_of
-from farsteer.server.http_protocol import HttpConnection
-from farsteer.server.responses import error_reply
+from farsteer.server.uvicorn_protocols import HttpConnection, get_connection
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -35,142 +28,128 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
-_HEARTBEAT = http_chunk(b":\n\n")
+_HEARTBEAT = encode_http_chunk(b":\n\n")
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class EventsQuery(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    since: options.Cursor | None = None
-    """`Last-Event-ID` wins over it: a browser that reconnects repeats the first URL."""
+    since: Cursor | None = None
+    """Ignored if there is a Last-Event-ID: a browser that reconnects repeats the URL of its first request."""
     session_id: str | None = None
     types: Annotated[str, Meta(max_length=1000)] | None = None
     """Separated by commas."""
 
 
-class EventStream:
-    """An ASGI application for one path. It must run on `HttpConnection`."""
+class EventStreams:
+    """All open event streams. They must be served on `HttpConnection`."""
 
     def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: Limits) -> None:
         self._metrics = hub.metrics
         self._encoder = SseEncoder(hub.store.epoch)
         self._subscriptions = subscriptions
         self._limits = limits
-        self._streams: set[StreamSubscriber] = set()
-        self._heartbeat: asyncio.TimerHandle | None = None
+        self._streams: set[SseSubscriber] = set()
+        self._heartbeat_timer: asyncio.TimerHandle | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            caller, wanted, since = self._admit(scope)
-        except FarsteerError as error:
-            await error_reply(error)(scope, receive, send)
-            return
-        connection = connection_of(scope, HttpConnection)
-        connection.soft_limit(self._limits.soft)
-        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        stream = StreamSubscriber(
-            connection, self._encoder, self._subscriptions, wanted, self._limits, self._metrics
-        )
-        self._streams.add(stream)
-        self._beat()
-        self._subscriptions.enter(stream, caller, since)
-        try:
-            await connection.lost.wait()
-        finally:
-            self._streams.discard(stream)
-            stream.gone()
+    def open(self, caller: Caller, query: EventsQuery, last_event_id: str | None) -> ASGIApp:
+        """Return the response to an authenticated request.
+
+        Raises:
+            BadRequest: the query has a malformed session id or an unknown type.
+        """
+        types = None if query.types is None else query.types.split(",")
+        event_filter = make_filter(caller.namespace, query.session_id, types)
+        since = last_event_id or query.since
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            connection = get_connection(scope, HttpConnection)
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            stream = SseSubscriber(
+                connection, self._encoder, self._subscriptions, event_filter, self._limits, self._metrics
+            )
+            self._streams.add(stream)
+            self._schedule_heartbeat()
+            self._subscriptions.add(stream, caller, since)
+            try:
+                await connection.lost.wait()
+            finally:
+                self._streams.discard(stream)
+                stream.on_disconnected()
+
+        return respond
 
     def close(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
+            self._heartbeat_timer = None
 
-    def _admit(self, scope: Scope) -> tuple[Caller, Filter, str | None]:
-        if scope["method"] != "GET":
-            raise MethodNotAllowed(f"{scope['method']} is not possible here", allow=["GET"])
-        headers = Headers(scope=scope)
-        caller = self._subscriptions.verify(bearer(headers))
-        query = decode_query(scope["query_string"], EventsQuery)
-        types = None if query.types is None else query.types.split(",")
-        wanted = options.wanted(caller.namespace, query.session_id, types)
-        return caller, wanted, headers.get("last-event-id") or query.since
-
-    def _beat(self) -> None:
-        """One timer for all streams, as long as there are any."""
-        if self._heartbeat is None:
+    def _schedule_heartbeat(self) -> None:
+        """One timer serves all streams, and runs only while there are any."""
+        if self._heartbeat_timer is None:
             loop = asyncio.get_running_loop()
-            self._heartbeat = loop.call_later(self._limits.heartbeat, self._send_heartbeat)
+            self._heartbeat_timer = loop.call_later(self._limits.heartbeat_interval, self._send_heartbeats)
 
-    def _send_heartbeat(self) -> None:
-        self._heartbeat = None
+    def _send_heartbeats(self) -> None:
+        self._heartbeat_timer = None
         for stream in self._streams:
-            stream.beat()
+            stream.send_heartbeat()
         if self._streams:
-            self._beat()
+            self._schedule_heartbeat()
 
 
-class StreamRoad:
-    def __init__(self, connection: HttpConnection, encoder: SseEncoder) -> None:
-        self._connection = connection
-        self._encoder = encoder
-
-    @property
-    def behind(self) -> bool:
-        return self._connection.behind
-
-    @property
-    def buffered(self) -> int:
-        return self._connection.buffered
-
-    def send(self, batch: Batch) -> None:
-        self._connection.write(batch.encoded(self._encoder))
-
-
-class StreamSubscriber(Subscriber):
+class SseSubscriber(Subscriber):
     def __init__(
         self,
         connection: HttpConnection,
         encoder: SseEncoder,
         subscriptions: Subscriptions,
-        wanted: Filter,
+        event_filter: EventFilter,
         limits: Limits,
         metrics: Metrics,
     ) -> None:
-        super().__init__(StreamRoad(connection, encoder), encoder, wanted, limits, metrics)
+        super().__init__(event_filter, limits, metrics)
         self._connection = connection
+        self._encoder = encoder
         self._subscriptions = subscriptions
-        self._deadline: asyncio.TimerHandle | None = None
-        connection.on_flow = self._flow
-        connection.on_shutdown = self._stop
-        self._flow()
+        self._abort_timer: asyncio.TimerHandle | None = None
+        connection.set_write_limit(limits.soft_limit)
+        connection.on_writable = self.on_writable
+        connection.on_shutdown = self._on_shutdown
 
-    def _flow(self) -> None:
-        self.on_direct(self._connection.transport.write if self._connection.open else None)
-        if not self.behind:
-            self.on_writable()
+    @property
+    def is_behind(self) -> bool:
+        return self._connection.is_behind
 
-    def beat(self) -> None:
-        if not self.behind:
+    @property
+    def buffered_bytes(self) -> int:
+        return self._connection.buffered_bytes
+
+    def send(self, batch: Batch) -> None:
+        self._connection.write(batch.encoded(self._encoder))
+
+    def send_heartbeat(self) -> None:
+        if not self.is_behind:
             self._connection.write(_HEARTBEAT)
 
-    def greet(self, ready: Ready) -> None:
-        self._connection.write(sse_named("ready", encode(ready), ready.cursor))
+    def send_ready(self, ready: ReadyEvent) -> None:
+        self._connection.write(encode_sse_event("ready", encode(ready), ready.cursor))
 
-    def end(self, error: FarsteerError) -> None:
-        closed = sse_named("closed", encode(Closed(code=error.code, message=error.message)))
+    def close(self, error: FarsteerError) -> None:
+        closed = encode_sse_event("closed", encode(ClosedEvent(code=error.code, message=error.message)))
         self._connection.write(closed + _LAST_CHUNK)
         self._connection.close()
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(self.limits.grace, self._connection.abort)
+        self._abort_timer = loop.call_later(self.limits.close_timeout, self._connection.abort)
 
-    def cut(self) -> None:
-        self._subscriptions.leave(self)
+    def abort(self) -> None:
+        self._subscriptions.remove(self)
         self._connection.abort()
 
-    def gone(self) -> None:
-        self._subscriptions.leave(self)
-        if self._deadline is not None:
-            self._deadline.cancel()
+    def on_disconnected(self) -> None:
+        self._subscriptions.remove(self)
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
 
-    def _stop(self) -> None:
-        self._subscriptions.leave(self)
-        self.end(Unavailable("the hub is stopping"))
+    def _on_shutdown(self) -> None:
+        self._subscriptions.remove(self)
+        self.close(Unavailable("the hub is stopping"))

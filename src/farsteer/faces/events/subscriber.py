@@ -1,179 +1,185 @@
-"""One live client: what it wants, how far it got, and what happens when it does not keep up.
+"""One live client: which events it wants, how far it has got, and what happens when it does not keep up.
 
-A client is *live* or *catching up*. Live, it gets each batch as it comes. Catching up, its stored events come from the
-store; what is published meanwhile is kept as its tail, see `catchup`. A client that is *behind* gets only stored
-events, and of typing and presence the latest state once it is no longer behind. Past the hard limit it is cut off.
+A client is live or catching up. A live client gets each batch as it is published. For a client that catches up,
+stored events are read from the store (see `Subscriber.catch_up`). A client that is behind, because it reads slower
+than events are published, gets only stored events; of typing and presence it gets the latest state once it is no
+longer behind. Past the hard limit its connection is aborted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol
 
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import WireStruct
-from farsteer.faces.events.batch import Batch, Encoder, Filter
-from farsteer.faces.events.limits import Limits
+from farsteer.faces.events.frames import Batch
+from farsteer.faces.events.options import EventFilter, Limits
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.store.base import Store
 
 
-class Ready(WireStruct, omit_defaults=False):
-    """The first thing a client hears. Everything after `cursor` follows; after a gap it must read its state anew."""
+class ReadyEvent(WireStruct, omit_defaults=False):
+    """The first event a client gets. Every event after `cursor` follows."""
 
     cursor: str
     resume: str
-    """`ok`, `gap`, or `none` when no cursor was given."""
+    """`ok`; `gap` if events are missing and the client must read its state again; `none` if it gave no cursor."""
     expires_at: int
 
 
-class Closed(WireStruct):
-    """The last thing it hears, when there is time for it."""
+class ClosedEvent(WireStruct):
+    """The last event a client gets before the server closes the connection."""
 
     code: str
     message: str
 
 
-Write = Callable[[bytes], None]
-
-
-class Road(Protocol):
-    """The way to one client."""
-
-    @property
-    def behind(self) -> bool:
-        """More than the soft limit is unsent."""
-        ...
-
-    @property
-    def buffered(self) -> int:
-        """Unsent bytes."""
-        ...
-
-    def send(self, batch: Batch) -> None:
-        """Put the batch on the wire, behind whatever is unsent."""
-        ...
-
-
 class Subscriber(ABC):
-    __slots__ = (
-        "_encoder", "_held", "_road", "_writable", "cursor", "direct", "filter", "limits", "metrics", "tail",
-    )  # fmt: skip
+    """The protocol-independent part of a client. Subclasses write to its connection."""
 
-    def __init__(
-        self, road: Road, encoder: Encoder[bytes], wanted: Filter, limits: Limits, metrics: Metrics
-    ) -> None:
-        self._road = road
-        self._encoder = encoder
-        self.direct: Write | None = None
-        """Writes an encoded batch; set by the road while nothing waits on it and the client is not behind."""
-        self.filter = wanted
+    def __init__(self, event_filter: EventFilter, limits: Limits, metrics: Metrics) -> None:
+        self.filter = event_filter
         self.limits = limits
         self.metrics = metrics
         self.cursor = 0
-        """The last stored event it was given."""
-        self.tail: Tail | None = None
+        """The last stored event it was sent."""
+        self._catch_up_buffer: CatchUpBuffer | None = None
         """Set while it is catching up."""
         self._held: dict[str, SyncEvent] = {}
+        """The latest states, while it is behind or catching up."""
         self._writable = asyncio.Event()
 
     @property
-    def behind(self) -> bool:
-        return self._road.behind
+    @abstractmethod
+    def is_behind(self) -> bool:
+        """Whether more bytes than the soft limit are unsent."""
+
+    @property
+    @abstractmethod
+    def buffered_bytes(self) -> int:
+        """The number of unsent bytes."""
 
     @abstractmethod
-    def greet(self, ready: Ready) -> None: ...
+    def send(self, batch: Batch) -> None:
+        """Send the batch after everything sent before."""
 
     @abstractmethod
-    def end(self, error: FarsteerError) -> None:
-        """Tell the client why, and close."""
+    def send_ready(self, ready: ReadyEvent) -> None: ...
 
     @abstractmethod
-    def cut(self) -> None:
-        """Drop the connection: the client would not hear a reason before all that it has not read."""
+    def close(self, error: FarsteerError) -> None:
+        """Send the reason as a `closed` event, then close the connection."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close the connection at once, without a reason: it would arrive after all that the client has not read."""
 
     def deliver(self, batch: Batch) -> None:
-        """What was just published. It is done for every client, so the usual case looks at nothing but this object."""
-        direct = self.direct
-        if direct is not None and self.tail is None and batch.first > self.cursor and not self._held:
-            self.metrics.deliveries += len(batch.events)
-            if batch.last:
-                self.cursor = batch.last
-            direct(batch.encoded(self._encoder))
-        elif self.tail is None:
+        """Send or keep events that were just published."""
+        if self._catch_up_buffer is None:
             self.forward(batch)
         else:
-            self._hold(batch)
-            self.tail.add(batch.stored)
+            self._hold_states(batch)
+            self._catch_up_buffer.add(batch.stored)
 
     def forward(self, batch: Batch) -> None:
-        road = self._road
-        if batch.first <= self.cursor:
+        """Send what the client has not got yet, and if it is behind only what is stored."""
+        if batch.first_cursor <= self.cursor:
             batch = batch.after(self.cursor)
-        if road.behind:
-            if road.buffered > self.limits.hard:
+        if self.is_behind:
+            if self.buffered_bytes > self.limits.hard_limit:
                 self.metrics.clients_cut += 1
-                self.cut()
+                self.abort()
                 return
-            self._hold(batch)
+            self._hold_states(batch)
             batch = batch.stored
         elif self._held:
-            self._release()
-        if batch.last:
-            self.cursor = batch.last
+            self._send_held_states()
+        if batch.last_cursor:
+            self.cursor = batch.last_cursor
         if batch.events:
             self.metrics.deliveries += len(batch.events)
-            road.send(batch)
-
-    def on_direct(self, write: Write | None) -> None:
-        """The road calls this whenever the way to write straight to it changes."""
-        self.direct = write
+            self.send(batch)
 
     def on_writable(self) -> None:
-        """The connection calls this when the client is no longer behind."""
+        """Called by the connection when the client may no longer be behind."""
+        if self.is_behind:
+            return
         self._writable.set()
-        if self._held and self.tail is None and not self.behind:
-            self._release()
+        if self._held and self._catch_up_buffer is None:
+            self._send_held_states()
 
-    async def drained(self) -> None:
-        """Until the client is no longer behind; TimeoutError when it stalls."""
-        async with asyncio.timeout(self.limits.stall):
-            while self.behind:
+    def start_catch_up(self, cursor: int) -> None:
+        """Keep what is published from now on; `catch_up` must follow."""
+        self.cursor = cursor
+        self._catch_up_buffer = CatchUpBuffer(self.limits.catch_up_buffer)
+
+    async def catch_up(self, store: Store) -> None:
+        """Send everything after the cursor from the store, then go live: no gap, no duplicate, no reordering.
+
+        The store is read page by page. What is published while a page is read goes into the buffer. An event after
+        the last page was committed either before that page was read, so that the page contains it, or after; then it
+        was published after the reading began, because the hub publishes only what it has committed, and the buffer
+        contains it. Events in both are recognised by their cursor. If the buffer overflowed or there are more pages,
+        the buffer is discarded: the store has its events too. The next page is read, and the client goes live, only
+        when it is not behind.
+
+        Raises:
+            TimeoutError: the client did not read in time.
+        """
+        position = self.cursor
+        while True:
+            buffer = self._catch_up_buffer = CatchUpBuffer(self.limits.catch_up_buffer)
+            page = await store.read_feed(
+                self.filter.namespace,
+                position,
+                session_id=self.filter.session_id,
+                types=self.filter.types,
+                limit=self.limits.page_size,
+            )
+            position = page.next
+            self.forward(Batch(page.events))
+            if not page.more and not buffer.has_overflowed and not self.is_behind:
+                break
+            await self._wait_until_writable()
+        self._catch_up_buffer = None
+        self.forward(Batch(buffer.events))
+
+    async def _wait_until_writable(self) -> None:
+        async with asyncio.timeout(self.limits.stall_timeout):
+            while self.is_behind:
                 self._writable.clear()
                 await self._writable.wait()
 
-    def _hold(self, batch: Batch) -> None:
+    def _hold_states(self, batch: Batch) -> None:
         for key, event in batch.states.items():
             self._held.pop(key, None)
             self._held[key] = event
-        while len(self._held) > self.limits.held:
+        while len(self._held) > self.limits.held_states:
             del self._held[next(iter(self._held))]
 
-    def _release(self) -> None:
+    def _send_held_states(self) -> None:
         held = Batch(list(self._held.values()))
         self._held.clear()
         self.metrics.deliveries += len(held.events)
-        self._road.send(held)
+        self.send(held)
 
 
-class Tail:
-    """Stored events published while a page is read; given up when they are too many, for the store has them too."""
+class CatchUpBuffer:
+    """Stored events published while a page of the store is read."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._events: list[SyncEvent] = []
         self._size = 0
-        self.whole = True
+        self.events: list[SyncEvent] = []
+        self.has_overflowed = False
 
     def add(self, batch: Batch) -> None:
         self._size += batch.size
         if self._size > self._limit:
-            self.whole = False
-            self._events.clear()
+            self.has_overflowed = True
+            self.events.clear()
         else:
-            self._events += batch.events
-
-    def batch(self) -> Batch:
-        return Batch(self._events)
+            self.events += batch.events

@@ -1,16 +1,24 @@
-"""All live clients: who may come in, and when each must go, whatever protocol they speak."""
+"""The subscriptions of all live clients, whatever protocol they use: authentication, start, expiry and end."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
-from farsteer.core.errors import FarsteerError, Forbidden, Unauthorized
+from farsteer.core.errors import ErrorCode, FarsteerError, Forbidden, Unauthorized, Unavailable
+from farsteer.core.ids import new_id
 from farsteer.faces.events.fanout import Fanout
-from farsteer.faces.events.subscriber import Subscriber
-from farsteer.faces.events.subscription import Subscription
+from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
 from farsteer.hub import Caller, Hub, Scope
+from farsteer.hub.feed import cursor_text, parse_cursor
+
+logger = logging.getLogger(__name__)
+
+Resume = Literal["ok", "gap", "none"]
 
 
 class Subscriptions:
@@ -18,31 +26,32 @@ class Subscriptions:
         self._hub = hub
         self._fanout = Fanout(hub.feed)
         self._open: dict[Subscriber, Subscription] = {}
-        self._catching_up: set[asyncio.Task[None]] = set()
-        self._stop: Callable[[], None] | None = None
+        self._catch_up_tasks: set[asyncio.Task[None]] = set()
+        self._stop_listening: Callable[[], None] | None = None
 
-    async def start(self) -> None:
+    def start(self) -> None:
         self._fanout.start()
-        self._stop = self._hub.tokens.on_revoke(self._revoked)
+        self._stop_listening = self._hub.tokens.on_revoke(self._on_token_revoked)
 
     async def close(self) -> None:
-        if self._stop is not None:
-            self._stop()
-            self._stop = None
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
         self._fanout.close()
         for subscriber in tuple(self._open):
-            self.leave(subscriber)
-        await asyncio.gather(*self._catching_up, return_exceptions=True)
+            self.remove(subscriber)
+        await asyncio.gather(*self._catch_up_tasks, return_exceptions=True)
 
-    def verify(self, token: str) -> Caller:
+    def authenticate(self, token: str) -> Caller:
+        """Return the caller of a JWT. Raises Unauthorized, or Forbidden if it lacks the scope `read`."""
         caller = self._hub.tokens.verify(token)
         caller.require(Scope.READ)
         return caller
 
-    def enter(self, subscriber: Subscriber, caller: Caller, since: str | None) -> None:
-        """Greet the client and begin to deliver."""
+    def add(self, subscriber: Subscriber, caller: Caller, since: str | None) -> None:
+        """Send `ready` and start to deliver, from the cursor `since` or from now."""
         subscription = Subscription(
-            self._hub, self._fanout, subscriber, caller, partial(self._end, subscriber)
+            self._hub, self._fanout, subscriber, caller, partial(self._close, subscriber)
         )
         self._open[subscriber] = subscription
         self._hub.metrics.clients += 1
@@ -50,37 +59,123 @@ class Subscriptions:
             subscription.go_live("none")
         else:
             task = asyncio.create_task(subscription.resume(since))
-            self._catching_up.add(task)
-            task.add_done_callback(self._catching_up.discard)
-            subscription.task = task
+            self._catch_up_tasks.add(task)
+            task.add_done_callback(self._catch_up_tasks.discard)
+            subscription.catch_up_task = task
 
     def renew(self, subscriber: Subscriber | None, token: str) -> int:
-        """Go on under a newer JWT of the same token; when that one ends, in milliseconds."""
-        caller = self.verify(token)
+        """Replace the JWT of a connection by a newer one of the same access token.
+
+        Returns:
+            When the new JWT expires, in milliseconds since the epoch.
+
+        Raises:
+            Unauthorized: the JWT is invalid, or the connection is being closed.
+            Forbidden: it belongs to another access token or namespace.
+        """
+        caller = self.authenticate(token)
         subscription = None if subscriber is None else self._open.get(subscriber)
         if subscription is None:
-            raise Unauthorized("too late: this connection is being closed")
-        mine = subscription.caller
-        if (caller.namespace, caller.token_id) != (mine.namespace, mine.token_id):
-            raise Forbidden("this token is another's: open another connection for it")
+            raise Unauthorized("this connection is being closed")
+        current = subscription.caller
+        if (caller.namespace, caller.token_id) != (current.namespace, current.token_id):
+            raise Forbidden("this JWT belongs to another access token: open a new connection for it")
         subscription.renew(caller)
         return caller.expires_at
 
-    def leave(self, subscriber: Subscriber) -> None:
-        """Idempotent."""
+    def remove(self, subscriber: Subscriber) -> None:
+        """Stop delivering. Idempotent."""
         subscription = self._open.pop(subscriber, None)
         if subscription is not None:
             self._hub.metrics.clients -= 1
-            subscription.finish()
-
-    def _end(self, subscriber: Subscriber, error: FarsteerError) -> None:
-        self.leave(subscriber)
-        subscriber.end(error)
-
-    def _revoked(self, token_id: str) -> None:
-        for subscriber, subscription in tuple(self._open.items()):
-            if subscription.caller.token_id == token_id:
-                self._end(subscriber, Unauthorized("this token was revoked"))
+            subscription.close()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def _close(self, subscriber: Subscriber, error: FarsteerError) -> None:
+        self.remove(subscriber)
+        subscriber.close(error)
+
+    def _on_token_revoked(self, token_id: str) -> None:
+        for subscriber, subscription in tuple(self._open.items()):
+            if subscription.caller.token_id == token_id:
+                self._close(subscriber, Unauthorized("this token was revoked"))
+
+
+class Subscription:
+    """The subscription of one client: its expiry timer, its presence, and its place in the fan-out.
+
+    `on_end` is called at most once, with an error that the client should be told.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        fanout: Fanout,
+        subscriber: Subscriber,
+        caller: Caller,
+        on_end: Callable[[FarsteerError], None],
+    ) -> None:
+        self._hub = hub
+        self._fanout = fanout
+        self._subscriber = subscriber
+        self._on_end = on_end
+        self._id = new_id()
+        self.caller = caller
+        self.catch_up_task: asyncio.Task[None] | None = None
+        """Runs `resume`."""
+        self._expiry_timer = self._schedule_expiry()
+
+    def go_live(self, resume: Resume) -> None:
+        """Deliver what is published from now on."""
+        self._subscriber.cursor = self._hub.feed.head(self._subscriber.filter.namespace)
+        self._start(resume)
+
+    async def resume(self, since: str) -> None:
+        """Deliver everything after a cursor, or from now on if the hub no longer has all of it."""
+        subscriber = self._subscriber
+        store = self._hub.store
+        try:
+            bounds = await store.feed_bounds(subscriber.filter.namespace)
+            position = parse_cursor(store.epoch, since)
+            if position is None or not bounds.lowest <= position <= bounds.highest:
+                self.go_live("gap")
+                return
+            subscriber.start_catch_up(position)
+            self._start("ok")
+            await subscriber.catch_up(store)
+        except TimeoutError:
+            self._hub.metrics.clients_cut += 1
+            subscriber.abort()
+        except FarsteerError as error:
+            self._on_end(error)
+        except Exception:
+            logger.exception("cannot read events for a client that catches up")
+            self._on_end(Unavailable("the events could not be read; connect again"))
+
+    def renew(self, caller: Caller) -> None:
+        self.caller = caller
+        self._expiry_timer.cancel()
+        self._expiry_timer = self._schedule_expiry()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._expiry_timer.cancel()
+        self._fanout.remove(self._subscriber)
+        self._hub.presence.leave(self._id)
+        if self.catch_up_task is not None and self.catch_up_task is not asyncio.current_task():
+            self.catch_up_task.cancel()
+
+    def _schedule_expiry(self) -> asyncio.TimerHandle:
+        seconds = max(0.0, self.caller.expires_at / 1000 - time.time())
+        expired = Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
+        return asyncio.get_running_loop().call_later(seconds, self._on_end, expired)
+
+    def _start(self, resume: Resume) -> None:
+        subscriber = self._subscriber
+        cursor = cursor_text(self._hub.store.epoch, subscriber.cursor)
+        subscriber.send_ready(ReadyEvent(cursor=cursor, resume=resume, expires_at=self.caller.expires_at))
+        self._fanout.add(subscriber)
+        # After it was added, so that the client gets the event about its own presence too.
+        self._hub.presence.join(self.caller, self._id, subscriber.filter.session_id)

@@ -1,1 +1,1 @@
-"""The REST API: a table of endpoints, what serves it, and the documents made from it."""
+"""The REST API: a declarative table of endpoints, the code that serves it, and the documents made from it."""

@@ -1,4 +1,4 @@
-"""Approvals: what waits for a person, and the answers."""
+"""Endpoints for approvals: list them and answer them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ async def list_approvals(call: Call[None, None]) -> ApprovalsResponse:
 
 
 async def approve(call: Call[Approve, None]) -> ApprovalAnswered:
-    given = call.body
+    body = call.body
     return await _answer(
         call,
         Answer(
-            outcome=Outcome(given.decision or Outcome.APPROVED),
-            option_id=given.option_id,
-            answers=given.answers,
-            mode=given.mode,
-            allow_tools=tuple(given.allow_tools),
-            message=given.message,
+            outcome=Outcome(body.decision or Outcome.APPROVED),
+            option_id=body.option_id,
+            answers=body.answers,
+            mode=body.mode,
+            allow_tools=tuple(body.allow_tools),
+            message=body.message,
             by=call.caller.name,
         ),
     )
 
 
 async def deny(call: Call[Deny, None]) -> ApprovalAnswered:
-    given = call.body
+    body = call.body
     return await _answer(
         call,
         Answer(
-            outcome=Outcome(given.decision or Outcome.DENIED),
-            option_id=given.option_id,
-            message=given.message,
+            outcome=Outcome(body.decision or Outcome.DENIED),
+            option_id=body.option_id,
+            message=body.message,
             by=call.caller.name,
         ),
     )
@@ -49,21 +49,21 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/approvals", handler=list_approvals, scope=Scope.READ,
         response=ApprovalsResponse,
-        tag="Approvals", summary="List what waits for a person, over all sessions",
+        tag="Approvals", summary="List open approvals of all sessions",
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/permissions/{approvalId}/approve", handler=approve,
         scope=Scope.APPROVE, body=Approve, body_optional=True, response=ApprovalAnswered, errors=(409, 422, 503),
-        tag="Approvals", summary="Allow it, answer the question or accept the plan",
-        description="The first answer wins; a later one gets 409 with the outcome and who gave it. "
-        "A question takes `answers`: the chosen texts by question id.",
+        tag="Approvals", summary="Approve a request, answer a question or accept a plan",
+        description="The first answer wins; a later one gets 409 with the outcome and who gave it. A question "
+        "needs `answers`: the chosen texts by question id.",
         example={"decision": "approved_for_session"},
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/permissions/{approvalId}/deny", handler=deny,
         scope=Scope.APPROVE, body=Deny, body_optional=True, response=ApprovalAnswered, errors=(409, 422, 503),
-        tag="Approvals", summary="Refuse it",
-        description="`abort` refuses and stops the turn.",
+        tag="Approvals", summary="Deny a request",
+        description="With `decision` `abort` the turn is stopped as well.",
         example={"decision": "denied", "message": "use the staging database"},
     ),
 )  # fmt: skip

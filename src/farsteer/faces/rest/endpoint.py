@@ -1,4 +1,4 @@
-"""One endpoint of the API, declared once: what it takes, what it answers, who may call it.
+"""The declaration of an endpoint: what it accepts, what it returns and who may call it.
 
 The same declaration is served, tested and documented.
 """
@@ -17,28 +17,28 @@ from farsteer.core.api import RequestBody
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError
 from farsteer.core.ids import check_id
 from farsteer.hub import Caller, Hub, Scope
-from farsteer.server.auth import address
+from farsteer.server.auth import client_address
 
 B = TypeVar("B")
 Q = TypeVar("Q")
 
-SMALL = 256 * 1024
-"""Enough for every body but texts and attachments."""
+DEFAULT_MAX_BODY = 256 * 1024
+"""Enough for every body without long texts or attachments."""
 
-TEXTS = 16 * 1024 * 1024
-"""Enough for one text of the longest kind, however its characters are written."""
+TEXT_MAX_BODY = 16 * 1024 * 1024
+"""Enough for one text of the maximum length, even if every character is escaped."""
 
-AGENT_IDS = {"approvalId"}
-"""Ids in paths that agents give: any short text. All others are ours, and UUIDs."""
-MAX_AGENT_ID = 200
-
-
-class Nothing(RequestBody):
-    """The body of a command that takes no arguments: empty, or {}."""
+AGENT_ASSIGNED_IDS = {"approvalId"}
+"""Ids in paths that agents assign: any short text. All others are UUIDs of ours."""
+MAX_AGENT_ID_LENGTH = 200
 
 
-class NoQuery(RequestBody):
-    """The query of an endpoint that takes none."""
+class EmptyBody(RequestBody):
+    """The body of a command without arguments: empty, or `{}`."""
+
+
+class EmptyQuery(RequestBody):
+    """The query of an endpoint without parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,30 @@ class Call(Generic[B, Q]):
     request: Request
     body: B
     query: Q
-    by: Caller | None
+    authenticated_caller: Caller | None
+    """None for endpoints that need no token."""
 
     @property
     def caller(self) -> Caller:
-        assert self.by is not None, "an open endpoint has no caller"
-        return self.by
+        assert self.authenticated_caller is not None, "an endpoint without scope has no caller"
+        return self.authenticated_caller
 
     def id(self, name: str) -> str:
-        """An id of the path. Malformed: 400; well-formed but not yours: the hub answers 404."""
-        given: str = self.request.path_params[name]
-        if name not in AGENT_IDS:
-            return check_id(given, name)
-        if len(given) > MAX_AGENT_ID:
+        """Return an id of the path.
+
+        Raises:
+            BadRequest: it is malformed. Whether the object exists is checked by the hub.
+        """
+        value: str = self.request.path_params[name]
+        if name not in AGENT_ASSIGNED_IDS:
+            return check_id(value, name)
+        if len(value) > MAX_AGENT_ID_LENGTH:
             raise BadRequest(f"{name} is too long", code=ErrorCode.INVALID_ID)
-        return given
+        return value
 
     @property
-    def address(self) -> str:
-        return address(self.request)
+    def client_address(self) -> str:
+        return client_address(self.request)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,33 +80,34 @@ class Endpoint(Generic[B, Q]):
     method: str
     path: str
     handler: Callable[[Call[B, Q]], Awaitable[msgspec.Struct | bytes | ASGIApp]]
-    """Answers with the response struct, with JSON bytes of that shape, or with a whole response."""
+    """Returns the response struct, JSON bytes of that type, or a complete response. Its name is the operation id."""
     summary: str
     tag: str
     response: Any
-    """The shape of a success; None where it is no JSON."""
+    """The type of a successful response; None if it is not JSON."""
     scope: Scope | None
-    """What the token must allow; None: open to everybody."""
-    access_token: bool = False
-    """Also takes an access token as bearer, for programs that cannot renew a JWT."""
+    """The scope the token must have; None if no token is needed."""
+    accepts_access_token: bool = False
+    """Whether an access token is accepted as well as a JWT, for programs that cannot renew a JWT."""
     body: type[B] | None = None
     body_optional: bool = False
-    max_body: int = SMALL
+    max_body: int = DEFAULT_MAX_BODY
     query: type[Q] | None = None
     status: int = 200
     media_type: str = "application/json"
     other_media_types: tuple[str, ...] = ()
-    """What a success may be as well."""
+    """Further media types of a successful response."""
     errors: tuple[int, ...] = ()
-    """The statuses of its own errors, besides those every endpoint of its kind has."""
-    failure: Callable[[FarsteerError], msgspec.Struct] | None = None
-    """How an error of this endpoint looks, where the contract says so, with its shape."""
-    failure_shape: Any = None
+    """The statuses of its own errors, besides those that follow from the rest of the declaration."""
+    make_error_body: Callable[[FarsteerError], msgspec.Struct] | None = None
+    """Makes the body of an error if the endpoint does not use the common form."""
+    error_type: Any = None
+    """The type that `make_error_body` returns."""
     headers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """Request headers it reads, with their schemas."""
+    """The request headers it reads, with their JSON schemas."""
     description: str = ""
     example: Any = None
-    """A request body for the documents."""
+    """A request body for the documentation."""
 
 
 AnyEndpoint = Endpoint[Any, Any]

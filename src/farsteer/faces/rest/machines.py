@@ -1,10 +1,39 @@
-"""Machines and the agents on them."""
+"""Endpoints for machines, the agents installed on them, and conversations in the agents' own stores."""
 
 from __future__ import annotations
 
-from farsteer.core.api import AgentsResponse, MachineResponse, MachinesResponse
+from typing import Annotated
+
+from msgspec import Meta
+from starlette.responses import Response
+
+from farsteer.core.api import (
+    AgentsResponse,
+    ConversationsResponse,
+    ImportConversation,
+    MachineResponse,
+    MachinesResponse,
+    Name,
+    Path,
+    RequestBody,
+    SessionCreated,
+    SessionNotCreated,
+)
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.sessions import (
+    IDEMPOTENCY_KEY_HEADER,
+    MACHINE_ERRORS,
+    idempotency_key,
+    not_created_body,
+)
 from farsteer.hub import Scope
+from farsteer.server.responses import make_response
+
+
+class ConversationsQuery(RequestBody):
+    agent: Name | None = None
+    directory: Path | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 async def list_machines(call: Call[None, None]) -> MachinesResponse:
@@ -19,21 +48,57 @@ async def list_agents(call: Call[None, None]) -> AgentsResponse:
     return await call.hub.machines.agents(call.caller)
 
 
+async def list_conversations(call: Call[None, ConversationsQuery]) -> ConversationsResponse:
+    query = call.query
+    return await call.hub.imports.conversations(
+        call.caller,
+        call.id("machineId"),
+        agent=query.agent,
+        directory=query.directory,
+        limit=query.limit,
+    )
+
+
+async def import_conversation(call: Call[ImportConversation, None]) -> Response:
+    creation = await call.hub.imports.adopt(
+        call.caller, call.id("machineId"), call.body, idempotency_key=idempotency_key(call.request)
+    )
+    return make_response(creation.body, creation.status)
+
+
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/machines", handler=list_machines, scope=Scope.READ,
         response=MachinesResponse,
         tag="Machines", summary="List machines",
-        description="`active` says whether the machine's runner is connected now.",
+        description="`active` is true while the machine's runner is connected.",
     ),
     Endpoint(
         method="GET", path="/api/machines/{machineId}", handler=get_machine, scope=Scope.READ,
         response=MachineResponse,
-        tag="Machines", summary="Show a machine",
+        tag="Machines", summary="Get a machine",
     ),
     Endpoint(
         method="GET", path="/api/agents", handler=list_agents, scope=Scope.READ,
         response=AgentsResponse,
         tag="Machines", summary="List agents and where they are installed",
+    ),
+    Endpoint(
+        method="GET", path="/api/machines/{machineId}/conversations", handler=list_conversations,
+        scope=Scope.WRITE, query=ConversationsQuery, response=ConversationsResponse, errors=MACHINE_ERRORS,
+        tag="Machines", summary="List conversations stored by agents on a machine",
+        description="Newest first. `agent` and `directory` restrict the list. `sessionId` is set if the "
+        "conversation is already a session.",
+    ),
+    Endpoint(
+        method="POST", path="/api/machines/{machineId}/import", handler=import_conversation, scope=Scope.WRITE,
+        body=ImportConversation, response=SessionCreated, errors=MACHINE_ERRORS,
+        make_error_body=not_created_body, error_type=SessionNotCreated, headers=IDEMPOTENCY_KEY_HEADER,
+        tag="Machines", summary="Import a stored conversation as a session",
+        description="The session's log starts with the history of the conversation, and the next message "
+        "continues it under its native id. The native id is also the session's id if it is a UUID that no session "
+        "has or had. 409 if the conversation is already a session, whose id is in `details.session`. Deleting the "
+        "session does not delete the agent's own files.",
+        example={"agent": "demo", "nativeId": "0b0c3e0e-4f4a-4d7e-9a57-0d1f0a3c1d55"},
     ),
 )  # fmt: skip

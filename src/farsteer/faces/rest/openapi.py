@@ -11,23 +11,24 @@ import msgspec
 
 from farsteer import __version__
 from farsteer.core.api import ErrorResponse
-from farsteer.faces.rest.endpoint import AGENT_IDS, MAX_AGENT_ID, AnyEndpoint
+from farsteer.faces.rest.endpoint import AGENT_ASSIGNED_IDS, MAX_AGENT_ID_LENGTH, AnyEndpoint
 
 Json = dict[str, Any]
 
-_REF = "#/components/schemas/{name}"
+_REF_TEMPLATE = "#/components/schemas/{name}"
 _INTRODUCTION = """\
-Exchange an access token for a JWT at `POST /api/auth` and send it as `Authorization: Bearer <JWT>`. It lives 15
-minutes. Ids are UUIDs; what belongs to another namespace does not exist.
+Exchange an access token for a JWT with `POST /api/auth` and send it as `Authorization: Bearer <JWT>`. It is valid for
+15 minutes. Ids are UUIDs. An object of another namespace is answered with 404.
 
 Requests with unknown fields are refused; responses may gain fields. Every error is
 `{"error": {"code", "message", "details"?}}`, and its `code` is stable.
 
-Live events come over Socket.IO, `io(HUB + "/events", {auth: {token: JWT}})` with the event name `event`, and with the
-same content as Server-Sent Events."""
+Live events are sent over Socket.IO, `io(HUB + "/events", {auth: {token: JWT}})` with the event name `event`, and with
+the same content as Server-Sent Events."""
 
 
 def document(endpoints: Sequence[AnyEndpoint]) -> Json:
+    """Return the document as JSON-serializable objects."""
     schemas = _Schemas(endpoints)
     paths: dict[str, Json] = {}
     for endpoint in endpoints:
@@ -41,36 +42,36 @@ def document(endpoints: Sequence[AnyEndpoint]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "responses": {_status_name(status): _error_response(status, schemas) for status in used},
+            "responses": {_status_name(status): _common_error_response(status, schemas) for status in used},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
         },
     }
 
 
 def error_statuses(endpoint: AnyEndpoint) -> list[int]:
-    """Its own errors, and those that follow from what it is."""
-    found = {400, 405, *endpoint.errors}
+    """Return the statuses of an endpoint's own errors and of those that follow from its declaration."""
+    statuses = {400, 405, *endpoint.errors}
     if endpoint.scope is not None:
-        found |= {401, 403}
+        statuses |= {401, 403}
     if endpoint.body is not None:
-        found |= {413, 415}
+        statuses |= {413, 415}
     if "{" in endpoint.path:
-        found |= {404}
-    return sorted(found)
+        statuses |= {404}
+    return sorted(statuses)
 
 
 class _Schemas:
-    """The schemas of every shape in the table."""
+    """The JSON schemas of every type in the table."""
 
     def __init__(self, endpoints: Iterable[AnyEndpoint]) -> None:
         kinds: list[Any] = [ErrorResponse]
         for endpoint in endpoints:
             kinds += [
                 kind
-                for kind in (endpoint.body, endpoint.response, endpoint.query, endpoint.failure_shape)
+                for kind in (endpoint.body, endpoint.response, endpoint.query, endpoint.error_type)
                 if kind is not None and kind not in kinds
             ]
-        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REF)
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REF_TEMPLATE)
         self._schemas = dict(zip(kinds, schemas, strict=True))
         self._queries = {
             endpoint.query: self.components.pop(endpoint.query.__name__)
@@ -91,7 +92,7 @@ def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
         "summary": endpoint.summary,
         "tags": [endpoint.tag],
         "security": [] if endpoint.scope is None else [{"bearer": []}],
-        "responses": {str(endpoint.status): _success(endpoint, schemas)},
+        "responses": {str(endpoint.status): _success_response(endpoint, schemas)},
     }
     notes = [endpoint.description] if endpoint.description else []
     if endpoint.scope is not None:
@@ -109,11 +110,11 @@ def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
             "content": {"application/json": content},
         }
     for status in error_statuses(endpoint):
-        operation["responses"][str(status)] = _failure(endpoint, status, schemas)
+        operation["responses"][str(status)] = _endpoint_error_response(endpoint, status, schemas)
     return operation
 
 
-def _success(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
+def _success_response(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
     schema = {"type": "string"} if endpoint.response is None else schemas.of(endpoint.response)
     return {
         "description": HTTPStatus(endpoint.status).phrase,
@@ -121,39 +122,36 @@ def _success(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
     }
 
 
-def _failure(endpoint: AnyEndpoint, status: int, schemas: _Schemas) -> Json:
-    # Authentication and the method are refused before the endpoint's own shape of errors applies.
-    if endpoint.failure_shape is None or status in (401, 403, 405):
+def _endpoint_error_response(endpoint: AnyEndpoint, status: int, schemas: _Schemas) -> Json:
+    # Authentication and method errors always have the common form.
+    if endpoint.error_type is None or status in (401, 403, 405):
         return {"$ref": f"#/components/responses/{_status_name(status)}"}
     return {
         "description": HTTPStatus(status).phrase,
-        "content": {"application/json": {"schema": schemas.of(endpoint.failure_shape)}},
+        "content": {"application/json": {"schema": schemas.of(endpoint.error_type)}},
     }
 
 
 def _parameters(endpoint: AnyEndpoint, schemas: _Schemas) -> Iterable[Json]:
     for name in re.findall(r"{(\w+)}", endpoint.path):
-        schema = {"maxLength": MAX_AGENT_ID} if name in AGENT_IDS else {"format": "uuid"}
+        schema = {"maxLength": MAX_AGENT_ID_LENGTH} if name in AGENT_ASSIGNED_IDS else {"format": "uuid"}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **schema}}
     if endpoint.query is not None:
         query = schemas.query(endpoint.query)
         for name, schema in query["properties"].items():
-            yield {
-                "name": name, "in": "query", "required": name in query.get("required", ()), "schema": _plain(schema),
-            }  # fmt: skip
+            required = name in query.get("required", ())
+            yield {"name": name, "in": "query", "required": required, "schema": _without_null(schema)}
     for name, schema in endpoint.headers.items():
         yield {"name": name, "in": "header", "required": False, "schema": schema}
 
 
-def _plain(schema: Json) -> Json:
-    """A parameter is absent rather than null."""
+def _without_null(schema: Json) -> Json:
+    """Return the schema without null: a parameter is left out instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    if len(kinds) != 1:
-        return schema
-    return kinds[0]
+    return kinds[0] if len(kinds) == 1 else schema
 
 
-def _error_response(status: int, schemas: _Schemas) -> Json:
+def _common_error_response(status: int, schemas: _Schemas) -> Json:
     return {
         "description": HTTPStatus(status).phrase,
         "content": {"application/json": {"schema": schemas.of(ErrorResponse)}},

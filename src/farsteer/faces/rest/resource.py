@@ -1,30 +1,54 @@
-"""One address of the API: finds the endpoint for the method, authenticates, decodes, calls, answers."""
+"""Serving the endpoints of one path: authenticate, decode, call, respond.
+
+Decoding is strict and bounded, and every refusal says what is wrong and where.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
-from msgspec import Struct
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.api import AuthRequest
-from farsteer.core.errors import ErrorCode, FarsteerError, Internal, MethodNotAllowed, Unauthorized
+from farsteer.core.errors import (
+    BadRequest,
+    ErrorCode,
+    FarsteerError,
+    Internal,
+    MethodNotAllowed,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMedia,
+)
 from farsteer.core.ids import new_id
-from farsteer.faces.rest.decode import check_media_type, decode_body, decode_query, read_body
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, NoQuery
+from farsteer.faces.rest.endpoint import AnyEndpoint, Call, EmptyQuery
 from farsteer.hub import Caller, Hub
-from farsteer.server.auth import address, bearer
-from farsteer.server.responses import error_body, error_headers, error_reply, reply
+from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.responses import error_body, error_headers, error_response, make_response
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T", bound=msgspec.Struct)
+
+BODY_SECONDS = 60.0
+_UTF8_PARAMETERS = ("", "charset=utf-8", 'charset="utf-8"')
+# The texts of msgspec's validation errors.
+_UNKNOWN_FIELD = re.compile(
+    r"Object contains unknown field `(?P<field>.*?)`(?: - at `(?P<path>.*)`)?", re.DOTALL
+)
+_INVALID_VALUE = re.compile(r"(?P<problem>.*?)(?: - at `(?P<path>.*)`)?", re.DOTALL)
+
 
 class Resource:
-    """An ASGI application for one path."""
+    """An ASGI application for all endpoints of one path."""
 
     def __init__(self, hub: Hub, endpoints: Iterable[AnyEndpoint]) -> None:
         self._hub = hub
@@ -37,56 +61,59 @@ class Resource:
         endpoint = self._endpoints.get(request.method)
         if endpoint is None:
             allow = sorted(self._endpoints)
-            response = error_reply(MethodNotAllowed(f"{request.method} is not possible here", allow=allow))
+            response = error_response(MethodNotAllowed(f"{request.method} is not allowed here", allow=allow))
         else:
             try:
-                response = await self._answer(endpoint, request)
+                response = await self._respond(endpoint, request)
             except ClientDisconnect:
                 return
         if request.method == "HEAD" and isinstance(response, Response):
             response.body = b""
         await response(scope, receive, send)
 
-    async def _answer(self, endpoint: AnyEndpoint, request: Request) -> ASGIApp:
-        shape = error_body
+    async def _respond(self, endpoint: AnyEndpoint, request: Request) -> ASGIApp:
+        make_error_body = error_body
         try:
             caller = await self._authenticate(endpoint, request)
-            shape = endpoint.failure or error_body
-            query = decode_query(request.scope["query_string"], endpoint.query or NoQuery)
-            body = await _body(endpoint, request)
-            answer = await endpoint.handler(Call(self._hub, request, body, query, caller))
+            make_error_body = endpoint.make_error_body or error_body
+            query = decode_query(request.scope["query_string"], endpoint.query or EmptyQuery)
+            body = await _read_and_decode_body(endpoint, request)
+            result = await endpoint.handler(Call(self._hub, request, body, query, caller))
         except FarsteerError as error:
-            return _refusal(error, shape)
+            return _error_response(error, make_error_body)
         except ClientDisconnect:
             raise
         except Exception:
-            # Where a defect of ours becomes an answer: the log has the traceback, the caller its id.
+            # A defect of ours. The log has the traceback under the id that the client gets.
             error_id = new_id()
             logger.exception("error %s in %s %s", error_id, request.method, endpoint.path)
-            return _refusal(Internal(f"the hub failed; look for {error_id} in its log", id=error_id), shape)
-        return answer if callable(answer) else reply(answer, endpoint.status)
+            error = Internal(f"the hub failed; look for {error_id} in its log", id=error_id)
+            return _error_response(error, make_error_body)
+        return result if callable(result) else make_response(result, endpoint.status)
 
     async def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
         if endpoint.scope is None:
             return None
         tokens = self._hub.tokens
-        token = bearer(request.headers)
+        token = bearer_token(request.headers)
         try:
             caller = tokens.verify(token)
-        except Unauthorized as refused:
-            if not endpoint.access_token or refused.code is ErrorCode.TOKEN_EXPIRED:
+        except Unauthorized as error:
+            if not endpoint.accepts_access_token or error.code is ErrorCode.TOKEN_EXPIRED:
                 raise
-            signed_in = await tokens.exchange(AuthRequest(access_token=token), address(request))
+            signed_in = await tokens.exchange(AuthRequest(access_token=token), client_address(request))
             caller = tokens.verify(signed_in.token)
         caller.require(endpoint.scope)
         return caller
 
 
-def _refusal(error: FarsteerError, shape: Callable[[FarsteerError], Struct]) -> Response:
-    return reply(shape(error), error.status, error_headers(error))
+def _error_response(
+    error: FarsteerError, make_error_body: Callable[[FarsteerError], msgspec.Struct]
+) -> Response:
+    return make_response(make_error_body(error), error.status, error_headers(error))
 
 
-async def _body(endpoint: AnyEndpoint, request: Request) -> Any:
+async def _read_and_decode_body(endpoint: AnyEndpoint, request: Request) -> Any:
     if endpoint.body is None:
         return None
     data = await read_body(request, endpoint.max_body)
@@ -94,3 +121,77 @@ async def _body(endpoint: AnyEndpoint, request: Request) -> Any:
         return endpoint.body()
     check_media_type(request)
     return decode_body(data, endpoint.body)
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the whole body.
+
+    Raises:
+        TooLarge: as soon as it is known that the body exceeds the limit.
+        BadRequest: it did not arrive in time.
+    """
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and (len(length) > 15 or int(length) > limit):
+        raise TooLarge("the body is too large", limit=limit)
+    chunks = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                chunks += chunk
+                if len(chunks) > limit:
+                    raise TooLarge("the body is too large", limit=limit)
+    except TimeoutError:
+        raise BadRequest(f"the body did not arrive within {BODY_SECONDS:.0f} seconds") from None
+    return bytes(chunks)
+
+
+def check_media_type(request: Request) -> None:
+    """Raises UnsupportedMedia if the body is not declared as JSON in UTF-8."""
+    content_type = request.headers.get("content-type", "")
+    media_type, _, parameters = content_type.lower().partition(";")
+    if media_type.strip() != "application/json" or parameters.strip() not in _UTF8_PARAMETERS:
+        raise UnsupportedMedia("the body must be JSON in UTF-8: send Content-Type: application/json")
+
+
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """Raises BadRequest if the body is not JSON of this type."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _validation_error(error, "the body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}", code=ErrorCode.INVALID_JSON) from None
+
+
+def decode_query(query: bytes, kind: type[T]) -> T:
+    """Raises BadRequest if the query string has unknown, repeated or invalid parameters."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError as error:
+        raise BadRequest(f"the query cannot be read: {error}") from None
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
+        raise BadRequest("a query parameter is given twice")
+    try:
+        return msgspec.convert(parameters, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise _validation_error(error, "the query") from None
+
+
+def _validation_error(error: msgspec.ValidationError, source: str) -> BadRequest:
+    text = str(error)
+    if unknown := _UNKNOWN_FIELD.fullmatch(text):
+        field = _shorten(unknown["field"])
+        path = unknown["path"] or "$"
+        return BadRequest(
+            f"{source} has an unknown field: {field}", code=ErrorCode.UNKNOWN_FIELD, field=field, path=path
+        )
+    invalid = _INVALID_VALUE.fullmatch(text)
+    assert invalid is not None
+    path = invalid["path"] or "$"
+    return BadRequest(f"{source} is invalid at {path}: {_shorten(invalid['problem'])}", path=path)
+
+
+def _shorten(text: str) -> str:
+    """Shorten a text that the client sent, because it is part of the error message."""
+    return text if len(text) <= 200 else text[:199] + "…"

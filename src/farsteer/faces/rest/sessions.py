@@ -1,37 +1,42 @@
-"""Sessions: their life from creation to deletion."""
+"""Endpoints for sessions: create, list, change, control, rewind, fork and delete."""
 
 from __future__ import annotations
 
 import re
-import time
 from typing import Annotated
 
 from msgspec import Meta
-from starlette.requests import Request as HttpRequest
+from starlette.requests import Request
 from starlette.responses import Response
 
 from farsteer.core.api import (
     CreateSession,
     Done,
+    ForkSession,
     LogLineView,
     Name,
     RenameSession,
     RequestBody,
+    RewindSession,
     SessionCreated,
     SessionNotCreated,
     SessionResponse,
+    SessionRewound,
     SessionsResponse,
     SetModel,
     SetPermissionMode,
 )
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import SessionStatus
-from farsteer.faces.rest.endpoint import TEXTS, AnyEndpoint, Call, Endpoint, Nothing
+from farsteer.faces.rest.endpoint import TEXT_MAX_BODY, AnyEndpoint, Call, EmptyBody, Endpoint
 from farsteer.hub import Scope
-from farsteer.server.responses import reply
+from farsteer.server.responses import make_response
 
-KEY = "^[!-~]{1,200}$"
-"""What an Idempotency-Key looks like."""
+_IDEMPOTENCY_KEY_PATTERN = "^[!-~]{1,200}$"
+IDEMPOTENCY_KEY_HEADER = {"Idempotency-Key": {"type": "string", "pattern": _IDEMPOTENCY_KEY_PATTERN}}
+MACHINE_ERRORS = (409, 422, 503)
+"""The statuses of commands that a machine must execute: it is offline, unable to, or does not answer."""
 
 
 class SessionsQuery(RequestBody):
@@ -46,20 +51,21 @@ class SessionsQuery(RequestBody):
 async def create_session(call: Call[CreateSession, None]) -> Response:
     key = idempotency_key(call.request)
     creation = await call.hub.sessions.create(call.caller, call.body, idempotency_key=key)
-    return reply(creation.body, creation.status)
+    return make_response(creation.body, creation.status)
 
 
-def idempotency_key(request: HttpRequest) -> str | None:
+def idempotency_key(request: Request) -> str | None:
+    """Raises BadRequest if the header is malformed."""
     key = request.headers.get("idempotency-key")
-    if key is not None and not re.fullmatch(KEY, key):
+    if key is not None and not re.fullmatch(_IDEMPOTENCY_KEY_PATTERN, key):
         raise BadRequest("Idempotency-Key must be 1 to 200 visible ASCII characters")
     return key
 
 
-def not_created(error: FarsteerError) -> SessionNotCreated:
-    """A request that never became a creation, in the shape the document gives to failures."""
+def not_created_body(error: FarsteerError) -> SessionNotCreated:
+    """Return the body of an error that occurred before the creation of a session began."""
     line = LogLineView(
-        timestamp=time.time_ns() // 1_000_000,
+        timestamp=now_ms(),
         step="request",
         message=error.message,
         status="error",
@@ -93,15 +99,15 @@ async def delete_session(call: Call[None, None]) -> Done:
     return await call.hub.sessions.delete(call.caller, call.id("sessionId"))
 
 
-async def abort_turn(call: Call[Nothing, None]) -> Done:
+async def abort_turn(call: Call[EmptyBody, None]) -> Done:
     return await call.hub.sessions.abort(call.caller, call.id("sessionId"))
 
 
-async def stop_session(call: Call[Nothing, None]) -> Done:
+async def stop_session(call: Call[EmptyBody, None]) -> Done:
     return await call.hub.sessions.stop(call.caller, call.id("sessionId"))
 
 
-async def resume_session(call: Call[Nothing, None]) -> Done:
+async def resume_session(call: Call[EmptyBody, None]) -> Done:
     return await call.hub.sessions.resume(call.caller, call.id("sessionId"))
 
 
@@ -117,19 +123,25 @@ async def set_model(call: Call[SetModel, None]) -> Done:
     )
 
 
-_MACHINE = (409, 422, 503)
-"""What can go wrong where the machine has to act: offline, cannot, does not answer."""
+async def rewind_session(call: Call[RewindSession, None]) -> SessionRewound:
+    return await call.hub.rewinds.rewind(call.caller, call.id("sessionId"), call.body)
+
+
+async def fork_session(call: Call[ForkSession, None]) -> Response:
+    key = idempotency_key(call.request)
+    forked = await call.hub.forks.fork(call.caller, call.id("sessionId"), call.body, idempotency_key=key)
+    return make_response(forked.body, forked.status)
+
 
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="POST", path="/api/sessions", handler=create_session, scope=Scope.WRITE,
-        body=CreateSession, max_body=TEXTS, response=SessionCreated, errors=(404, *_MACHINE),
-        failure=not_created, failure_shape=SessionNotCreated,
-        headers={"Idempotency-Key": {"type": "string", "pattern": KEY}},
+        body=CreateSession, max_body=TEXT_MAX_BODY, response=SessionCreated, errors=(404, *MACHINE_ERRORS),
+        make_error_body=not_created_body, error_type=SessionNotCreated, headers=IDEMPOTENCY_KEY_HEADER,
         tag="Sessions", summary="Create a session",
-        description="Succeeds when the agent is ready to take a message; `logs` are the steps taken, also on "
-        "failure. `agent` left out: the first installed one of the machine's preference list. The same "
-        "`Idempotency-Key` again gives the same session.",
+        description="Returns when the agent is ready to take a message. `logs` lists the steps taken, also on "
+        "failure. Without `agent` the first installed agent of the machine's preference list is used. A repeated "
+        "request with the same `Idempotency-Key` returns the same session.",
         example={
             "machineId": "e16b3653-ad9f-46a7-89fd-48a3d576cccb",
             "directory": "/home/me/project",
@@ -141,51 +153,74 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="GET", path="/api/sessions", handler=list_sessions, scope=Scope.READ,
         query=SessionsQuery, response=SessionsResponse,
         tag="Sessions", summary="List sessions",
-        description="`nextCursor` asks for the next page.",
+        description="Send `nextCursor` as `cursor` to get the next page.",
     ),
     Endpoint(
         method="GET", path="/api/sessions/{sessionId}", handler=get_session, scope=Scope.READ,
         response=SessionResponse,
-        tag="Sessions", summary="Show a session",
+        tag="Sessions", summary="Get a session",
     ),
     Endpoint(
         method="PATCH", path="/api/sessions/{sessionId}", handler=rename_session, scope=Scope.WRITE,
-        body=RenameSession, response=Done, errors=_MACHINE,
+        body=RenameSession, response=Done, errors=MACHINE_ERRORS,
         tag="Sessions", summary="Rename a session",
         example={"title": "the login bug"},
     ),
     Endpoint(
         method="DELETE", path="/api/sessions/{sessionId}", handler=delete_session, scope=Scope.WRITE,
-        response=Done, errors=_MACHINE,
+        response=Done, errors=MACHINE_ERRORS,
         tag="Sessions", summary="Delete a session",
-        description="Ends its process and forgets its messages.",
+        description="Ends the agent's process and deletes the messages.",
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/abort", handler=abort_turn, scope=Scope.WRITE,
-        body=Nothing, body_optional=True, response=Done, errors=_MACHINE,
+        body=EmptyBody, body_optional=True, response=Done, errors=MACHINE_ERRORS,
         tag="Sessions", summary="Interrupt the running turn",
-        description="The queue goes on.",
+        description="Queued messages are still sent.",
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/stop", handler=stop_session, scope=Scope.WRITE,
-        body=Nothing, body_optional=True, response=Done, errors=_MACHINE,
-        tag="Sessions", summary="End the agent's process, keep the session",
+        body=EmptyBody, body_optional=True, response=Done, errors=MACHINE_ERRORS,
+        tag="Sessions", summary="Stop the agent's process",
+        description="The session is kept.",
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/resume", handler=resume_session, scope=Scope.WRITE,
-        body=Nothing, body_optional=True, response=Done, errors=_MACHINE,
-        tag="Sessions", summary="Make sure the agent's process runs",
+        body=EmptyBody, body_optional=True, response=Done, errors=MACHINE_ERRORS,
+        tag="Sessions", summary="Start the agent's process if it is not running",
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/permission-mode", handler=set_permission_mode,
-        scope=Scope.WRITE, body=SetPermissionMode, response=Done, errors=_MACHINE,
-        tag="Sessions", summary="Change what the agent may do without asking",
+        scope=Scope.WRITE, body=SetPermissionMode, response=Done, errors=MACHINE_ERRORS,
+        tag="Sessions", summary="Set the permission mode",
         example={"mode": "acceptEdits"},
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/model", handler=set_model, scope=Scope.WRITE,
-        body=SetModel, response=Done, errors=_MACHINE,
-        tag="Sessions", summary="Change the model",
+        body=SetModel, response=Done, errors=MACHINE_ERRORS,
+        tag="Sessions", summary="Set the model and the reasoning effort",
         example={"model": "sonnet", "reasoningEffort": "high"},
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/rewind", handler=rewind_session, scope=Scope.WRITE,
+        body=RewindSession, response=SessionRewound, errors=(409, 422, 503),
+        tag="Sessions", summary="Rewind a session to before a message",
+        description="`seq` is the number of a `user_message`. That message and everything after it are removed "
+        "from the conversation, also for the agent. A running turn is interrupted and queued messages are "
+        "cancelled. The response contains the text of the message, so that it can be edited and sent again. Files "
+        "are restored if the agent keeps copies and `restoreFiles` is not false; `files` reports the result. 422 "
+        "`not_capable` if the agent cannot rewind.",
+        example={"seq": 17, "restoreFiles": True},
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/fork", handler=fork_session, scope=Scope.WRITE,
+        body=ForkSession, body_optional=True, response=SessionCreated, errors=(409, 422, 503),
+        make_error_body=not_created_body, error_type=SessionNotCreated, headers=IDEMPOTENCY_KEY_HEADER,
+        tag="Sessions", summary="Fork a session",
+        description="Creates a session with a copy of this one's conversation: everything before `seq` if that "
+        "entry is a `user_message`, everything up to and including `seq` if it is another entry, or all of it "
+        "without `seq`. This session does not change. 409 if the agent has no conversation yet, 422 `not_capable` "
+        "if the agent cannot fork.",
+        example={"seq": 17, "title": "the other way"},
     ),
 )  # fmt: skip

@@ -1,36 +1,39 @@
-"""The hub itself: is it well, and how busy."""
+"""Endpoints for the hub itself: health, metrics and the API documentation."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 
+import msgspec
 from starlette.responses import Response
 
 from farsteer import __version__
 from farsteer.core.api import Health
+from farsteer.core.wire import encode
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import PROTOCOL
-from farsteer.server.responses import reply
+from farsteer.server.responses import make_response
 
-_STARTED = time.monotonic()
+_STARTED_AT = time.monotonic()
 _GAUGES = {"clients", "links"}
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 async def health(call: Call[None, None]) -> Health:
-    return Health(status="ok", version=__version__, protocol=PROTOCOL, uptime=time.monotonic() - _STARTED)
+    return Health(status="ok", version=__version__, protocol=PROTOCOL, uptime=time.monotonic() - _STARTED_AT)
 
 
 async def metrics(call: Call[None, None]) -> Response:
-    text = "".join(_lines(call.hub))
-    return reply(text.encode(), headers={"content-type": _METRICS_TYPE})
+    text = "".join(_metric_lines(call.hub))
+    return make_response(text.encode(), headers={"content-type": _METRICS_TYPE})
 
 
-def _lines(hub: Hub) -> Iterator[str]:
-    # Loaded on the first scrape: a hub that nobody measures starts without it.
+def _metric_lines(hub: Hub) -> Iterator[str]:
+    # Imported on the first scrape, to keep the start of the hub fast.
     import psutil
 
     for field in fields(hub.metrics):
@@ -56,12 +59,54 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/health", handler=health, scope=None,
         response=Health,
-        tag="System", summary="Say that the hub is up",
+        tag="System", summary="Check that the hub is running",
     ),
     Endpoint(
-        method="GET", path="/metrics", handler=metrics, scope=Scope.READ, access_token=True,
+        method="GET", path="/metrics", handler=metrics, scope=Scope.READ, accepts_access_token=True,
         response=None, media_type="text/plain", errors=(429,),
-        tag="System", summary="Counters for Prometheus",
-        description="Takes an access token as bearer too, so that a scraper needs no sign-in.",
+        tag="System", summary="Get metrics in the Prometheus text format",
+        description="Accepts an access token as bearer token too, so that a scraper needs no JWT.",
     ),
 )  # fmt: skip
+
+
+def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...]:
+    """Return the endpoints of the documentation, which is made from `table` on the first request."""
+
+    @cache
+    def openapi() -> bytes:
+        from farsteer.faces.rest.openapi import document
+
+        return encode(document(table))
+
+    @cache
+    def page() -> tuple[bytes, dict[str, str]]:
+        from farsteer.faces.rest.docs_page import CSP, render
+
+        headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": CSP}
+        return render(msgspec.json.decode(openapi())).encode(), headers
+
+    async def get_openapi(call: Call[None, None]) -> bytes:
+        return openapi()
+
+    async def get_docs(call: Call[None, None]) -> Response:
+        body, headers = page()
+        return make_response(body, headers=headers)
+
+    async def get_root(call: Call[None, None]) -> Response:
+        return make_response(b"", 307, {"location": "/docs"})
+
+    return (
+        Endpoint(
+            method="GET", path="/openapi.json", handler=get_openapi, scope=None, response=None,
+            tag="System", summary="Get the OpenAPI document",
+        ),
+        Endpoint(
+            method="GET", path="/docs", handler=get_docs, scope=None, response=None, media_type="text/html",
+            tag="System", summary="Get the API documentation as a page",
+        ),
+        Endpoint(
+            method="GET", path="/", handler=get_root, scope=None, response=None, status=307,
+            tag="System", summary="Redirect to the documentation",
+        ),
+    )  # fmt: skip

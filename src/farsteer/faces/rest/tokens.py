@@ -1,10 +1,14 @@
-"""Access tokens: who may sign in, as which namespace, to do what."""
+"""Endpoints for signing in and for access tokens."""
 
 from __future__ import annotations
 
-from farsteer.core.api import Done, NewToken, TokenCreated, TokensResponse
+from farsteer.core.api import AuthRequest, AuthResponse, Done, NewToken, TokenCreated, TokensResponse
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.hub import Scope
+
+
+async def authenticate(call: Call[AuthRequest, None]) -> AuthResponse:
+    return await call.hub.tokens.exchange(call.body, call.client_address)
 
 
 async def list_tokens(call: Call[None, None]) -> TokensResponse:
@@ -19,7 +23,19 @@ async def revoke_token(call: Call[None, None]) -> Done:
     return await call.hub.tokens.revoke(call.caller, call.id("tokenId"))
 
 
-ENDPOINTS: tuple[AnyEndpoint, ...] = (
+SIGN_IN_ENDPOINTS: tuple[AnyEndpoint, ...] = (
+    Endpoint(
+        method="POST", path="/api/auth", handler=authenticate, scope=None,
+        body=AuthRequest, response=AuthResponse, errors=(401, 429),
+        tag="Sign in", summary="Exchange an access token for a JWT",
+        description="The access token is `CLI_API_TOKEN[:namespace]`, or one created with `POST /api/tokens`. "
+        "`email`, `clientId` and `deviceType` determine how other users see you. Failed attempts are limited per "
+        "client address.",
+        example={"accessToken": "<CLI_API_TOKEN[:namespace]>"},
+    ),
+)  # fmt: skip
+
+TOKEN_ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/tokens", handler=list_tokens, scope=Scope.ADMIN,
         response=TokensResponse,
@@ -28,14 +44,15 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="POST", path="/api/tokens", handler=create_token, scope=Scope.ADMIN,
         body=NewToken, response=TokenCreated, status=201,
-        tag="Access tokens", summary="Make an access token",
-        description="It belongs to one namespace and can do what its scopes say. Its secret is shown this once.",
+        tag="Access tokens", summary="Create an access token",
+        description="The token belongs to one namespace and is limited to its scopes. The secret is returned only "
+        "in this response.",
         example={"label": "build server", "scopes": ["read", "write"]},
     ),
     Endpoint(
         method="DELETE", path="/api/tokens/{tokenId}", handler=revoke_token, scope=Scope.ADMIN,
         response=Done,
         tag="Access tokens", summary="Revoke an access token",
-        description="Its JWTs and live connections end at once.",
+        description="Its JWTs become invalid and its live connections are closed at once.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The API as a page for people: plain HTML made from the OpenAPI document, no script, nothing from elsewhere."""
+"""The API documentation as one HTML page made from the OpenAPI document, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farsteer.core.wire import encode
 
 Json = dict[str, Any]
 
-_CSS = resources.files("farsteer.faces.rest").joinpath("page.css").read_text("utf-8")
+_CSS = resources.files("farsteer.faces.rest").joinpath("docs_page.css").read_text("utf-8")
 _CSS_HASH = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()
 CSP = f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _FIRST_STEPS = """\
@@ -27,6 +27,7 @@ TOKEN=$(curl -sS "$HUB/api/auth" -H 'Content-Type: application/json' \\
 
 
 def render(document: Json) -> str:
+    """Return the page for an OpenAPI document."""
     return "".join(_Page(document).html())
 
 
@@ -50,15 +51,15 @@ class _Page:
         yield f"<h1>{escape(self._info['title'])} API <small>{escape(self._info['version'])}</small></h1>"
         yield _prose(self._info["description"])
         yield f"<pre>{escape(_FIRST_STEPS)}</pre>"
-        yield '<p class="soft">The same for programs: <a href="/openapi.json">openapi.json</a></p>'
+        yield '<p class="soft">For programs: <a href="/openapi.json">openapi.json</a></p>'
         for tag, operations in self._operations.items():
             yield f"<h2>{escape(tag)}</h2>"
             for method, path, operation in operations:
                 yield from self._article(method, path, operation)
-        yield '<h2 id="shapes">Shapes</h2>'
+        yield '<h2 id="schemas">Schemas</h2>'
         for name, schema in sorted(self._schemas.items()):
-            yield f'<article id="shape-{name}"><h3>{escape(name)}</h3>'
-            yield f"{_prose(schema.get('description', ''))}{_shape(schema)}</article>"
+            yield f'<article id="schema-{name}"><h3>{escape(name)}</h3>'
+            yield f"{_prose(schema.get('description', ''))}{_schema_table(schema)}</article>"
         yield "</main></body></html>"
 
     def _contents(self) -> Iterator[str]:
@@ -68,7 +69,7 @@ class _Page:
             for _, _, operation in operations:
                 yield f'<li><a href="#{operation["operationId"]}">{escape(operation["summary"])}</a></li>'
             yield "</ul>"
-        yield '<h2>Shapes</h2><ul><li><a href="#shapes">All shapes</a></li></ul></nav>'
+        yield '<h2>Schemas</h2><ul><li><a href="#schemas">All schemas</a></li></ul></nav>'
 
     def _article(self, method: str, path: str, operation: Json) -> Iterator[str]:
         yield f'<article id="{operation["operationId"]}"><h3>{escape(operation["summary"])}</h3><div class="address">'
@@ -81,20 +82,20 @@ class _Page:
                 yield _row(parameter["name"], parameter["schema"], note)
             yield "</table>"
         if body := operation.get("requestBody"):
-            shape = self._schemas[_name(body["content"]["application/json"]["schema"])]
-            if shape.get("properties"):
-                yield f"<h4>Body{'' if body['required'] else ' (optional)'}</h4>{_shape(shape)}"
+            schema = self._schemas[_name(body["content"]["application/json"]["schema"])]
+            if schema.get("properties"):
+                yield f"<h4>Body{'' if body['required'] else ' (optional)'}</h4>{_schema_table(schema)}"
         yield f"<pre>{escape(_curl(method, path, operation))}</pre>"
-        yield from _answers(operation["responses"])
+        yield from _responses(operation["responses"])
         yield "</article>"
 
 
-def _answers(responses: Json) -> Iterator[str]:
-    successes = {status: answer for status, answer in responses.items() if status < "400"}
-    for status, answer in successes.items():
-        for media_type, content in answer["content"].items():
-            shape = _type(content["schema"]) if media_type == "application/json" else escape(media_type)
-            yield f"<p>{status} {escape(answer['description'])}: {shape}</p>"
+def _responses(responses: Json) -> Iterator[str]:
+    successes = {status: response for status, response in responses.items() if status < "400"}
+    for status, response in successes.items():
+        for media_type, content in response["content"].items():
+            body = _type(content["schema"]) if media_type == "application/json" else escape(media_type)
+            yield f"<p>{status} {escape(response['description'])}: {body}</p>"
     yield f'<p class="soft">Errors: {", ".join(status for status in responses if status not in successes)}</p>'
 
 
@@ -117,7 +118,7 @@ def _curl(method: str, path: str, operation: Json) -> str:
     return " \\\n    ".join(parts)
 
 
-def _shape(schema: Json) -> str:
+def _schema_table(schema: Json) -> str:
     if "enum" in schema:
         return "<p>" + ", ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"]) + "</p>"
     required = schema.get("required", ())
@@ -156,7 +157,7 @@ _BOUNDS = (
 
 def _type(schema: Json) -> str:
     if "$ref" in schema:
-        return f'<a href="#shape-{_name(schema)}">{escape(_name(schema))}</a>'
+        return f'<a href="#schema-{_name(schema)}">{escape(_name(schema))}</a>'
     if options := schema.get("anyOf"):
         return " or ".join(_type(option) for option in options if option != {"type": "null"})
     if values := schema.get("enum"):
@@ -178,6 +179,6 @@ def _name(reference: Json) -> str:
 
 
 def _prose(text: str) -> str:
-    """Paragraphs, with `code` in back quotes."""
+    """Convert text to HTML paragraphs; text in backquotes becomes code."""
     marked = re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
     return "".join(f"<p>{paragraph}</p>" for paragraph in marked.split("\n\n") if paragraph.strip())

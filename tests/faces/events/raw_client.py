@@ -37,7 +37,7 @@ class RawSocket:
         self._reader = reader
         self._writer = writer
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         self.frame(0x81, text.encode())
 
     def frame(self, first: int, body: bytes) -> None:
@@ -50,7 +50,7 @@ class RawSocket:
             head = struct.pack("!BBQ", first, 0x80 | 127, size)
         self._writer.write(head + bytes(4) + body)
 
-    async def hear(self) -> str:
+    async def receive(self) -> str:
         """The next text, answering pings on the way. EOFError when the server is gone or going."""
         while True:
             first, second = await self._reader.readexactly(2)
@@ -68,12 +68,12 @@ class RawSocket:
             text = body.decode()
             if text != "2":
                 return text
-            self.say("3")
+            self.send("3")
 
     async def event(self) -> tuple[str, Any]:
         """The next Socket.IO event of the server."""
         while True:
-            text = await self.hear()
+            text = await self.receive()
             if text.startswith("42/events,"):
                 name, value = json.loads(text.removeprefix("42/events,"))
                 return name, value
@@ -87,12 +87,12 @@ class RawSocket:
                 found.append(event["message"])
         return found
 
-    async def gone(self) -> None:
+    async def wait_closed(self) -> None:
         """Until the server has hung up."""
         async with asyncio.timeout(DEADLINE):
             try:
                 while True:
-                    await self.hear()
+                    await self.receive()
             except (EOFError, ConnectionError):
                 return
 
@@ -112,7 +112,7 @@ async def raw_websocket(url: str, query: str = "") -> AsyncIterator[RawSocket]:
         assert b"permessage-deflate" not in head.lower()
         raw = RawSocket(reader, writer)
         if not query:
-            assert (await raw.hear()).startswith("0{")
+            assert (await raw.receive()).startswith("0{")
         yield raw
 
 
@@ -120,6 +120,6 @@ async def raw_websocket(url: str, query: str = "") -> AsyncIterator[RawSocket]:
 async def raw_client(url: str, auth: dict[str, Any]) -> AsyncIterator[RawSocket]:
     """Connected to /events; what it hears next is `ready`."""
     async with raw_websocket(url) as raw:
-        raw.say(f"40/events,{json.dumps(auth)}")
-        assert (await raw.hear()).startswith("40/events,{")
+        raw.send(f"40/events,{json.dumps(auth)}")
+        assert (await raw.receive()).startswith("40/events,{")
         yield raw

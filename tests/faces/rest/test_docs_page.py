@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import msgspec
 
 from farsteer.faces.rest.app import TABLE
+from farsteer.faces.rest.docs_page import CSP, render
 from farsteer.faces.rest.openapi import document
-from farsteer.faces.rest.page import CSP, render
 
 PAGE = render(document(TABLE))
 

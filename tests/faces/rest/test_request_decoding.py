@@ -11,8 +11,8 @@ from starlette.requests import Request
 from farsteer.core.api import CreateSession, SendMessage
 from farsteer.core.api import RequestBody as Body
 from farsteer.core.errors import BadRequest, ErrorCode, TooLarge, UnsupportedMedia
-from farsteer.faces.rest import decode
-from farsteer.faces.rest.decode import check_media_type, decode_body, decode_query, read_body
+from farsteer.faces.rest import resource
+from farsteer.faces.rest.resource import check_media_type, decode_body, decode_query, read_body
 
 
 class Query(Body):
@@ -173,7 +173,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
         yield b"{"
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(decode, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(resource, "BODY_SECONDS", 0.01)
     with pytest.raises(BadRequest, match="did not arrive"):
         await read_body(request(chunks=stalled()), 30)
 

@@ -5,14 +5,11 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farsteer.faces.events.batch import Filter
-from farsteer.faces.events.catchup import catch_up
 from farsteer.faces.events.fanout import Fanout
-from farsteer.faces.events.limits import Limits
-from farsteer.faces.events.subscriber import Tail
+from farsteer.faces.events.options import EventFilter, Limits
 from farsteer.hub.feed import SyncEvent
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
-from tests.faces.events.listener import Listener
+from tests.faces.events.recording_subscriber import RecordingSubscriber
 
 ACTIONS = st.lists(
     st.sampled_from(["commit", "publish", "both", "foreign", "tick", "slow", "fast"]), max_size=6
@@ -22,9 +19,9 @@ ACTIONS = st.lists(
 class Story:
     """Commits and publishes as a hub does: in order, the second after the first, at moments a test draws."""
 
-    def __init__(self, fake: FakeHub, listener: Listener) -> None:
+    def __init__(self, fake: FakeHub, subscriber: RecordingSubscriber) -> None:
         self.fake = fake
-        self.listener = listener
+        self.subscriber = subscriber
         self.committed: list[SyncEvent] = []
 
     def act(self, actions: list[str]) -> None:
@@ -40,10 +37,10 @@ class Story:
                 case "publish":
                     self.publish()
                 case "slow":
-                    self.listener.slow = True
+                    self.subscriber.slow = True
                 case "fast":
-                    self.listener.slow = False
-                    self.listener.on_writable()
+                    self.subscriber.slow = False
+                    self.subscriber.on_writable()
 
     def publish(self) -> None:
         if self.committed:
@@ -56,7 +53,7 @@ class Story:
     start=st.integers(0, 12),
     past=st.integers(0, 12),
     page=st.integers(1, 4),
-    tail=st.sampled_from([0, 150, 1000]),
+    buffer=st.sampled_from([0, 150, 1000]),
     filtered=st.booleans(),
     moments=st.lists(st.tuples(ACTIONS, ACTIONS), max_size=8),
     rest=ACTIONS,
@@ -65,7 +62,7 @@ def test_from_any_cursor_through_any_story(
     start: int,
     past: int,
     page: int,
-    tail: int,
+    buffer: int,
     filtered: bool,
     moments: list[tuple[list[str], list[str]]],
     rest: list[str],
@@ -74,14 +71,13 @@ def test_from_any_cursor_through_any_story(
         fake = FakeHub()
         fake.commit(*range(past))
         position = min(start, past)
-        wanted = Filter("default", SESSION if filtered else None)
-        listener = Listener(wanted, Limits(page=page, tail=tail))
-        story = Story(fake, listener)
+        event_filter = EventFilter("default", SESSION if filtered else None)
+        subscriber = RecordingSubscriber(event_filter, Limits(page_size=page, catch_up_buffer=buffer))
+        story = Story(fake, subscriber)
         fanout = Fanout(fake.feed)
         fanout.start()
-        listener.cursor = position
-        listener.tail = Tail(tail)
-        fanout.join(listener)
+        subscriber.start_catch_up(position)
+        fanout.add(subscriber)
         reads = iter(moments)
         after: list[str] = []
 
@@ -92,11 +88,11 @@ def test_from_any_cursor_through_any_story(
 
         fake.store.before_read = before_read
         fake.store.after_read = lambda: story.act(after)
-        catching = asyncio.create_task(catch_up(listener, fake.hub.store))
+        catching = asyncio.create_task(subscriber.catch_up(fake.hub.store))
         async with asyncio.timeout(5):
             while not catching.done():
                 await asyncio.sleep(0)
-                if listener.slow:
+                if subscriber.slow:
                     story.act(["fast"])
             await catching
         story.act(["fast", *rest, "publish", "fast"])
@@ -107,21 +103,23 @@ def test_from_any_cursor_through_any_story(
             for row in fake.store.rows
             if (row.cursor or 0) > position and (not filtered or row.subject == SESSION)
         ]
-        assert listener.cursors == expected
+        assert subscriber.cursors == expected
 
     asyncio.run(run())
 
 
-async def test_a_tail_that_grew_too_long_is_read_from_the_store() -> None:
+async def test_a_buffer_that_overflowed_is_read_from_the_store() -> None:
     fake = FakeHub()
-    listener = Listener(limits=Limits(tail=1000))
+    subscriber = RecordingSubscriber(limits=Limits(catch_up_buffer=1000))
     fanout = Fanout(fake.feed)
     fanout.start()
-    fanout.join(listener)
-    listener.tail = Tail(0)
+    fanout.add(subscriber)
+    subscriber.start_catch_up(0)
     floods = iter([100, 100])
     fake.store.before_read = lambda: fake.publish(*range(next(floods, 0)))
-    await catch_up(listener, fake.hub.store)
+    await subscriber.catch_up(fake.hub.store)
     assert fake.store.reads == 3
-    assert listener.cursors == list(range(1, 201))
-    assert listener.tail is None
+    assert subscriber.cursors == list(range(1, 201))
+    fake.publish(200)
+    await asyncio.sleep(0)
+    assert subscriber.cursors[-1] == 201, "live"
