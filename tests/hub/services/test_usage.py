@@ -15,9 +15,9 @@ from farsteer.core.errors import BadRequest, NotFound
 from farsteer.core.events import Entry, Role
 from farsteer.core.wire import encode
 from farsteer.hub import Hub
+from farsteer.hub.rules import log as log_rules
 from farsteer.hub.services import usage as usage_module
 from farsteer.hub.services.usage import UsageDesk
-from farsteer.hub.store.sqlite import log as log_table
 from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller
@@ -273,5 +273,5 @@ async def test_a_plain_message_is_stored_without_being_read(
     def read(data: bytes) -> Entry:
         raise AssertionError("this entry concerns nobody here")
 
-    monkeypatch.setattr(log_table, "decode_entry", read)
+    monkeypatch.setattr(log_rules, "decode_entry", read)
     await runner.say(session_id, ev.AgentMessage(message_id="1", text="hello"))

@@ -16,8 +16,8 @@ from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState
 from farsteer.core.session import Fork, SessionSpec
 from farsteer.hub.feed import Feed
+from farsteer.hub.rules import fork as fork_rules
 from farsteer.hub.store.base import AppendStatus, CopyProgress, SeqRange
-from farsteer.hub.store.sqlite import copies
 from farsteer.hub.store.sqlite.store import SqliteStore
 from tests.hub.scripted import Log
 from tests.hub.store.test_log import NS, Bench, says
@@ -138,7 +138,7 @@ async def test_what_was_cleared_is_not_taken_over(bench: Bench) -> None:
 async def test_a_long_copy_is_made_in_bounded_steps_while_its_source_goes_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(fork_rules, "CHUNK_ENTRIES", 7)
     source = await bench.session()
     for text in "abcdef":
         await bench.append(source, turn(source, text))

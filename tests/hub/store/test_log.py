@@ -17,6 +17,7 @@ from farsteer.core.ids import new_id
 from farsteer.core.session import SessionSpec
 from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.store.base import AppendResult, AppendStatus
+from farsteer.hub.store.sqlite import entries as entry_rows
 from farsteer.hub.store.sqlite import log as log_table
 from farsteer.hub.store.sqlite.store import SqliteStore
 from farsteer.link.messages import EncodedEntry
@@ -259,7 +260,7 @@ class TestPages:
     async def test_a_page_of_huge_messages_ends_early(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(log_table, "MAX_PAGE_BYTES", 1000)
+        monkeypatch.setattr(entry_rows, "MAX_PAGE_BYTES", 1000)
         log = await bench.session()
         await bench.append(log, [log.add(ev.AgentMessage(message_id="1", text="x" * 400)) for _ in range(10)])
         newest = await bench.store.read_page(NS, log.state.id, limit=10, before=None, after=None)

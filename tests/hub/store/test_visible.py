@@ -16,8 +16,8 @@ from farsteer.core import events as ev
 from farsteer.core.errors import NotFound
 from farsteer.core.events import FileRestore, FilesRestored
 from farsteer.core.queue import REWIND_REASON, ItemState
-from farsteer.hub.store.sqlite import log as log_table
-from farsteer.hub.store.sqlite import visible
+from farsteer.hub.rules.visibility import count_entries
+from farsteer.hub.store.sqlite import entries as entry_rows
 from farsteer.link.messages import EncodedEntry
 from tests.hub.scripted import Log
 from tests.hub.store.test_log import NS, Bench, says
@@ -253,7 +253,7 @@ def steps(bench: Bench, log: Log) -> int:
     db = sqlite3.connect(path_of(bench))
     db.set_progress_handler(step, 10)
     for where in ({"before": None, "after": None}, {"before": None, "after": 5}):
-        log_table.page(db, NS, log.state.id, limit=20, **where)
-    visible.count(db, log.state.id, 0, log.state.seq + 1)
+        entry_rows.page(db, NS, log.state.id, limit=20, **where)
+    count_entries(entry_rows._visible(db, log.state.id, 0, log.state.seq + 1))
     db.close()
     return done

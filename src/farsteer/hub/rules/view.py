@@ -1,40 +1,31 @@
-"""What clients see of a session: its stored state, seen with the queue on the way to it and its machine's link."""
+"""What clients see of a session, and what they are told when it changes.
+
+`FIELDS` lists each field of SessionView once, with the source of its value. The whole view and the partial updates both
+follow from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from farsteer.core.api import ForkedFrom, SessionView
 from farsteer.core.events import SessionStatus
-from farsteer.core.queue import Queue, QueueItem, without_data
+from farsteer.core.queue import Queue, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
+from farsteer.hub.rules.queue import combined_queue
 
-_RUNS = frozenset({SessionStatus.IDLE, SessionStatus.WORKING, SessionStatus.WAITING})
+_RUNNING = frozenset({SessionStatus.IDLE, SessionStatus.WORKING, SessionStatus.WAITING})
 _IN_TURN = frozenset({SessionStatus.WORKING, SessionStatus.WAITING})
 
-# What a change of the state means for a reader of SessionView. A new message alone is not among it.
-_SHOWN = {
-    "agent": "agent",
-    "directory": "directory",
-    "title": "title",
-    "permission_mode": "permissionMode",
-    "model": "model",
-    "effort": "modelReasoningEffort",
-    "worktree": "worktree",
-    "native_id": "nativeId",
-    "turn_id": "turnId",
-    "approvals": "approvals",
-    "usage": "usage",
-    "commands": "commands",
-    "error": "error",
-}
 
-
-class SessionRow(msgspec.Struct, frozen=True):
-    """A session as the store holds it."""
+class SessionRow(Struct, frozen=True):
+    """A session as a store has it."""
 
     id: str
     namespace: str
@@ -50,77 +41,148 @@ class SessionRow(msgspec.Struct, frozen=True):
     accepted: Queue
     """Messages that the runner has not confirmed yet."""
     last_message: str | None
-    """The last one that is visible."""
+    """The last message that is visible. The state lacks it after a rewind or a fork."""
+
+
+class FromRow(NamedTuple):
+    """A value that is fixed at creation, or that every update carries anyway (see `encode_state_change`)."""
+
+    read: Callable[[SessionRow], object]
+
+
+class FromState(NamedTuple):
+    """A value made from one attribute of SessionState. An update carries it when that attribute has changed."""
+
+    attribute: str
+    convert: Callable[[Any], object] = lambda value: value
+
+
+def _forked_from(row: SessionRow) -> ForkedFrom | None:
+    fork = row.spec.fork
+    return None if fork is None else ForkedFrom(fork.session_id, fork.seq)
+
+
+def _mcp_server_names(row: SessionRow) -> tuple[str, ...]:
+    return tuple(server.name for server in row.spec.mcp_servers)
+
+
+FIELDS: Mapping[str, FromRow | FromState] = {
+    "id": FromRow(lambda row: row.id),
+    "namespace": FromRow(lambda row: row.namespace),
+    "machine_id": FromRow(lambda row: row.machine_id),
+    "agent": FromState("agent"),
+    "directory": FromState("directory"),
+    "status": FromState("status"),
+    "active": FromState("status", lambda status: status in _RUNNING),
+    "thinking": FromState("status", lambda status: status in _IN_TURN),
+    "title": FromState("title"),
+    "created_at": FromRow(lambda row: row.created_at),
+    "updated_at": FromRow(lambda row: row.updated_at),
+    "seq": FromRow(lambda row: row.seq),
+    "permission_mode": FromState("permission_mode"),
+    "model": FromState("model"),
+    "model_reasoning_effort": FromState("effort"),
+    "source": FromRow(lambda row: row.spec.source),
+    "session_type": FromRow(lambda row: row.spec.session_type),
+    "worktree": FromState("worktree"),
+    "native_id": FromState("native_id"),
+    "turn_id": FromState("turn_id"),
+    "queue": FromState("queue"),
+    "approvals": FromState("approvals"),
+    "pending_requests_count": FromState("approvals", len),
+    "usage": FromState("usage"),
+    "commands": FromState("commands"),
+    "last_message": FromRow(lambda row: row.last_message),
+    "error": FromState("error"),
+    "permission_timeout": FromRow(lambda row: row.spec.permission_timeout),
+    "forked_from": FromRow(_forked_from),
+    "mcp_servers": FromRow(_mcp_server_names),
+    "additional_directories": FromRow(lambda row: row.spec.additional_directories),
+}
+
+
+def _by_attribute() -> dict[str, list[tuple[str, Callable[[Any], object]]]]:
+    """The fields that follow from each attribute of SessionState, by their names in JSON."""
+    json_names = {field.name: field.encode_name for field in fields(SessionView)}
+    found: dict[str, list[tuple[str, Callable[[Any], object]]]] = {}
+    for name, field in FIELDS.items():
+        if isinstance(field, FromState):
+            found.setdefault(field.attribute, []).append((json_names[name], field.convert))
+    return found
+
+
+_BY_ATTRIBUTE = _by_attribute()
+_read_attributes = attrgetter(*_BY_ATTRIBUTE)
 
 
 def session_view(row: SessionRow) -> SessionView:
-    state, spec = row.state, row.spec
-    status = state.status if row.reachable else SessionStatus.UNREACHABLE
-    return SessionView(
-        id=row.id,
-        namespace=row.namespace,
-        machine_id=row.machine_id,
-        agent=state.agent,
-        directory=state.directory,
-        status=status,
-        active=status in _RUNS,
-        thinking=status in _IN_TURN,
-        title=state.title,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        seq=row.seq,
-        permission_mode=state.permission_mode,
-        model=state.model,
-        model_reasoning_effort=state.effort,
-        source=spec.source,
-        session_type=spec.session_type,
-        worktree=state.worktree,
-        native_id=state.native_id,
-        turn_id=state.turn_id,
-        queue=combined_queue(state, row.accepted),
-        approvals=state.approvals,
-        pending_requests_count=len(state.approvals),
-        usage=state.usage,
-        commands=state.commands,
-        last_message=row.last_message,
-        error=state.error,
-        permission_timeout=spec.permission_timeout,
-        forked_from=ForkedFrom(spec.fork.session_id, spec.fork.seq) if spec.fork else None,
-        mcp_servers=tuple(server.name for server in spec.mcp_servers),
-        additional_directories=spec.additional_directories,
+    state = replace(
+        row.state,
+        status=row.state.status if row.reachable else SessionStatus.UNREACHABLE,
+        queue=combined_queue(row.state, row.accepted),
     )
+    values: dict[str, Any] = {
+        name: field.read(row)
+        if isinstance(field, FromRow)
+        else field.convert(getattr(state, field.attribute))
+        for name, field in FIELDS.items()
+    }
+    return SessionView(**values)
 
 
-def combined_queue(state: SessionState, accepted: Sequence[QueueItem]) -> Queue:
-    """What the runner has queued, then what is on the way to it."""
-    known = {item.id for item in state.queue}
-    return (*state.queue, *(item for item in accepted if item.id not in known))
+def encode_state_change(
+    old: SessionState,
+    new: SessionState,
+    accepted: Queue,
+    *,
+    seq: int,
+    updated_at: int,
+    last_message: str | None,
+) -> bytes | None:
+    """Return the data of the `session-updated` that reports a new state, or None if no client would see a change.
+
+    `accepted` are the messages the runner has not confirmed; it is used only if the queue has changed. A new entry
+    alone is no change: clients get the entry itself.
+    """
+    changes = _changed_fields(old, new, accepted)
+    rewound = old.last_message is not None and new.last_message is None
+    if not changes and not rewound:
+        return None
+    return _encode({**changes, "seq": seq, "updatedAt": updated_at, "lastMessage": last_message})
 
 
-def without_attachment_data(state: SessionState) -> SessionState:
-    """The state as we keep it: the runner has the attachments of queued messages."""
-    queue = tuple(map(without_data, state.queue))
-    return state if queue == state.queue else msgspec.structs.replace(state, queue=queue)
+def encode_queue_change(
+    state: SessionState, accepted: Queue, *, updated_at: int, ended: QueueItem | None = None
+) -> bytes:
+    """Return the data of the `session-updated` that reports the queue.
+
+    `ended` is an item that has just got its outcome: it is shown this once more.
+    """
+    queue = combined_queue(state, accepted)
+    if ended is not None:
+        queue = (*queue, ended)
+    return _encode({**_fields_of("queue", queue), "updatedAt": updated_at})
 
 
-def status_fields(status: SessionStatus) -> dict[str, object]:
-    return {"status": status, "active": status in _RUNS, "thinking": status in _IN_TURN}
+def encode_status_change(status: SessionStatus) -> bytes:
+    return _encode(_fields_of("status", status))
 
 
-def changed_fields(old: SessionState, new: SessionState) -> dict[str, object]:
-    """Fields of SessionView, by their names on the wire, that differ; `queue` is the caller's to add."""
+def _changed_fields(old: SessionState, new: SessionState, accepted: Queue) -> dict[str, object]:
+    before, after = _read_attributes(old), _read_attributes(new)
     changes: dict[str, object] = {}
-    if old.status is not new.status:
-        changes |= status_fields(new.status)
-    for field, name in _SHOWN.items():
-        value = getattr(new, field)
-        if value != getattr(old, field):
-            changes[name] = value
-    if "approvals" in changes:
-        changes["pendingRequestsCount"] = len(new.approvals)
+    if before == after:
+        return changes
+    for attribute, was, now in zip(_BY_ATTRIBUTE, before, after, strict=True):
+        if was != now:
+            changes |= _fields_of(attribute, combined_queue(new, accepted) if attribute == "queue" else now)
     return changes
 
 
-def encode_update(changes: dict[str, object]) -> bytes:
-    """The data of a `session-updated` that says it is not the whole session."""
+def _fields_of(attribute: str, value: object) -> dict[str, object]:
+    return {name: convert(value) for name, convert in _BY_ATTRIBUTE[attribute]}
+
+
+def _encode(changes: dict[str, object]) -> bytes:
+    """`partial` tells clients to merge the fields into the session they know."""
     return encode({"partial": True, **changes})

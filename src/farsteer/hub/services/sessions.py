@@ -32,7 +32,8 @@ from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.capable import capabilities
 from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.rules.view import combined_queue, session_view
+from farsteer.hub.rules.queue import combined_queue
+from farsteer.hub.rules.view import session_view
 from farsteer.hub.services.creation import Creation, Creator
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import SessionFilter, Store

@@ -23,20 +23,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.events import Entry, SessionStatus
+from farsteer.core.events import SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
+from farsteer.hub.rules.fork import CopyProgress
+from farsteer.hub.rules.log import AppendResult, AppendStatus
+from farsteer.hub.rules.rewind import RewindPoint, RewindResult
+from farsteer.hub.rules.session import ConnectedMachine
 from farsteer.hub.rules.view import SessionRow
+from farsteer.hub.rules.visibility import SeqRange
 from farsteer.link.messages import EncodedEntry
+
+# Everything a caller or an implementation needs; what the rules return is defined with the rules.
+__all__ = [
+    "AcceptedItem", "AppendResult", "AppendStatus", "ConnectedMachine", "CopyProgress", "FeedBounds", "FeedPage",
+    "LogPage", "PrioritizedItem", "Resolution", "RewindPoint", "RewindResult", "SeqRange", "SessionFilter",
+    "SessionRow", "Store", "StoredResponse", "TokenRow", "UsageFilter",
+]  # fmt: skip
 
 
 class FeedPage(Struct, frozen=True):
@@ -55,29 +66,6 @@ class FeedBounds(Struct, frozen=True):
     highest: int
 
 
-class AppendStatus(Enum):
-    STORED = auto()
-    """The store has the whole batch, which may have repeated what it had before."""
-    GAP = auto()
-    """The batch does not continue the stored log. Nothing was stored."""
-    UNKNOWN = auto()
-    """That machine never had this session in this namespace. Nothing was stored."""
-    DELETED = auto()
-    """The session was deleted. Nothing was stored."""
-    STALE_LINK = auto()
-    """The machine has connected again since, by another link. Nothing was stored."""
-
-
-class AppendResult(Struct, frozen=True):
-    """What became of a batch of entries."""
-
-    status: AppendStatus
-    last_seq: int = 0
-    """The last entry the store has of this session; 0 unless the status is STORED or GAP."""
-    stored: int = 0
-    """How many entries of the batch were new."""
-
-
 class LogPage(Struct, frozen=True):
     """Encoded entries, oldest first."""
 
@@ -86,64 +74,6 @@ class LogPage(Struct, frozen=True):
     last_seq: int | None
     has_older: bool
     has_newer: bool
-
-
-class SeqRange(NamedTuple):
-    """Consecutive entries of a log; both ends are included."""
-
-    first: int
-    last: int
-
-
-class RewindPoint(Struct, frozen=True):
-    """A visible entry of a log, and what a rewind to just before it needs to know."""
-
-    entry: Entry
-    first_seq: int
-    """The first entry to remove: the start of the turn that the entry opened, or the entry itself."""
-    cut_at: str | None
-    """The agent's last anchor before `first_seq`."""
-    answered: bool
-    """The agent has answered before `first_seq`, with or without an anchor."""
-    last_seq: int
-    """The last entry of the log."""
-
-
-class RewindResult(Struct, frozen=True):
-    seq: int
-    """The `rewound` entry."""
-    cancelled: list[str]
-    """The waiting messages that the rewind cancelled."""
-
-
-class CopyProgress(Struct, frozen=True):
-    """How far the copy of a log has come."""
-
-    count: int = 0
-    """Entries copied so far."""
-    source_seq: int = 0
-    """The last entry of the source that was read."""
-    source_time: int = 0
-    """When that entry was created."""
-    open_turn: str | None = None
-    """The turn that has started in the copy and not ended."""
-    anchor: str | None = None
-    """The last anchor in the copy."""
-    answered: bool = False
-    """The copy has an answer of the agent."""
-    last_message: str | None = None
-    done: bool = False
-
-
-class ConnectedMachine(Struct, frozen=True):
-    """What the store has of the sessions that a connecting machine named."""
-
-    stored_seqs: dict[str, int]
-    """The last entry of each session that exists."""
-    deleted: list[str]
-    """Sessions that were deleted; the runner is to end and forget them."""
-    unknown: list[str]
-    """Sessions the store never had: another hub's, or lost with a database. The runner keeps them."""
 
 
 class AcceptedItem(Struct, frozen=True):

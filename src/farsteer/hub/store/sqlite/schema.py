@@ -1,10 +1,11 @@
 """The tables of hub.db.
 
-`log` is every stored event of the feed in the order it is told; a session's own events are its rows with a `seq` from
-1. Its last row is never deleted (what deletes adds a row), so no cursor is given twice.
+`log` holds every stored event of the feed in the order of publication. A session's entries are its rows with a `seq`
+from 1. The last row is never deleted (whatever deletes rows also adds one), so that no cursor is given twice.
 
-`cuts` are the stretches of a session's log that a rewind took out of sight; they never overlap, and the rows stay.
-`copies` is what a forked session begins with: entries 1 to `sessions.copied`, which are no news and so have no cursor.
+`held` holds the entries of a session in creation. `copies` holds what a session's log begins with and nobody was told:
+entries 1 to `sessions.copied`, which have no cursor. `cuts` are the ranges of a log that rewinds removed from the
+conversation; they never overlap, and the rows stay.
 """
 
 from __future__ import annotations

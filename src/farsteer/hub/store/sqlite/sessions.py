@@ -1,4 +1,4 @@
-"""The `sessions` table: sessions in creation, visible ones, and tombstones."""
+"""The `sessions` table: sessions in creation, visible ones and tombstones, and what goes with them when they end."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from farsteer.core.api import SessionView
+from farsteer.core.approvals import Outcome
 from farsteer.core.errors import Conflict, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
-from farsteer.hub.rules.view import SessionRow, session_view, without_attachment_data
-from farsteer.hub.store.base import SessionFilter, StoredResponse
-from farsteer.hub.store.sqlite import items as item_table
+from farsteer.hub.rules.session import SessionPhase, first_state, phase_after_discard
+from farsteer.hub.rules.view import SessionRow, session_view
+from farsteer.hub.store.base import Resolution, SessionFilter, StoredResponse
+from farsteer.hub.store.sqlite import items
 from farsteer.hub.store.sqlite.transaction import Transaction
 
-CREATING = "creating"
-LIVE = "live"
-PURGING = "purging"
-"""Deleted, with rows of its log still to go."""
-DELETED = "deleted"
+_RESPONSES_KEPT_MS = 7 * 86_400_000
 
 _PURGE_ROWS = 2000
+"""How many rows one transaction of a purge removes, so that a long log does not hold up the writer."""
 
 _SELECT = (
     "SELECT s.id, s.namespace, s.machine_id, coalesce(m.active, 0), s.seq, s.cleared_seq, s.created_at, s.updated_at,"
@@ -35,40 +34,32 @@ _TEXT_MATCHES = (
 )
 
 
-def find(db: sqlite3.Connection, namespace: str, session_id: str, columns: str) -> tuple[Any, ...]:
-    """Columns of a visible session of this namespace."""
+class SessionHead(NamedTuple):
+    """The small columns of a session."""
+
+    machine_id: str
+    seq: int
+    cleared_seq: int
+    copied: int
+
+
+def find(db: sqlite3.Connection, namespace: str, session_id: str) -> SessionHead:
+    """Return a visible session of this namespace. Raises NotFound."""
     row = db.execute(
-        f"SELECT {columns} FROM sessions WHERE id = ? AND namespace = ? AND phase = 'live'",  # noqa: S608
+        "SELECT machine_id, seq, cleared_seq, copied FROM sessions"
+        " WHERE id = ? AND namespace = ? AND phase = 'live'",
         (session_id, namespace),
     ).fetchone()
     if row is None:
         raise NotFound("no such session")
-    return row
+    return SessionHead(*row)
 
 
 def read(db: sqlite3.Connection, namespace: str, session_id: str) -> SessionRow:
     row = db.execute(f"{_SELECT} AND s.id = ? AND s.namespace = ?", (session_id, namespace)).fetchone()
     if row is None:
         raise NotFound("no such session")
-    return _row(db, row)
-
-
-def _row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
-    id, namespace, machine, active, seq, cleared, created, updated, spec, state, last_message = row
-    return SessionRow(
-        id=id,
-        namespace=namespace,
-        machine_id=machine,
-        reachable=bool(active),
-        seq=seq,
-        cleared_seq=cleared,
-        created_at=created,
-        updated_at=updated,
-        spec=decode(spec, SessionSpec),
-        state=decode(state, SessionState),
-        accepted=tuple(item_table.accepted(db, id)),
-        last_message=last_message,
-    )
+    return _session_row(db, row)
 
 
 def select(
@@ -89,68 +80,77 @@ def select(
     elif where.status is not None:
         add("m.active = 1 AND s.status = ?", where.status.value)
     if where.text:
-        pattern = _like(where.text)
+        pattern = _like_pattern(where.text)
         add(_TEXT_MATCHES, pattern, pattern, pattern)
     if after is not None:
         add("(s.updated_at < ? OR (s.updated_at = ? AND s.id > ?))", after[0], after[0], after[1])
     rows = db.execute(
         f"{_SELECT} AND {' AND '.join(conditions)} ORDER BY s.updated_at DESC, s.id LIMIT ?", (*values, limit)
     ).fetchall()
-    return [_row(db, row) for row in rows]
+    return [_session_row(db, row) for row in rows]
 
 
-def _like(text: str) -> str:
+def select_with_approvals(db: sqlite3.Connection, namespace: str) -> list[SessionRow]:
+    rows = db.execute(f"{_SELECT} AND s.namespace = ? AND s.pending > 0", (namespace,)).fetchall()
+    return [_session_row(db, row) for row in rows]
+
+
+def is_id_unused(db: sqlite3.Connection, session_id: str) -> bool:
+    return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
+
+
+def resolution(
+    db: sqlite3.Connection, namespace: str, session_id: str, approval_id: str
+) -> Resolution | None:
+    find(db, namespace, session_id)
+    row = db.execute(
+        "SELECT outcome, by FROM resolved WHERE session_id = ? AND approval_id = ?", (session_id, approval_id)
+    ).fetchone()
+    return None if row is None else Resolution(Outcome(row[0]), row[1])
+
+
+def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse | None:
+    row = db.execute(
+        "SELECT key, digest, response FROM idempotency WHERE namespace = ? AND key = ?", (namespace, key)
+    ).fetchone()
+    return None if row is None else StoredResponse(*row)
+
+
+def _session_row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
+    id, namespace, machine, active, seq, cleared, created, updated, spec, state, last_message = row
+    return SessionRow(
+        id=id,
+        namespace=namespace,
+        machine_id=machine,
+        reachable=bool(active),
+        seq=seq,
+        cleared_seq=cleared,
+        created_at=created,
+        updated_at=updated,
+        spec=decode(spec, SessionSpec),
+        state=decode(state, SessionState),
+        accepted=items.read_accepted(db, id),
+        last_message=last_message,
+    )
+
+
+def _like_pattern(text: str) -> str:
     for special in "\\%_":
         text = text.replace(special, "\\" + special)
     return f"%{text}%"
 
 
-def waiting(db: sqlite3.Connection, namespace: str) -> list[SessionRow]:
-    rows = db.execute(f"{_SELECT} AND s.namespace = ? AND s.pending > 0", (namespace,)).fetchall()
-    return [_row(db, row) for row in rows]
-
-
-# -- changes
+# -- creation
 
 
 def begin(tx: Transaction, namespace: str, spec: SessionSpec) -> None:
-    begun = tx.db.execute(
+    inserted = tx.db.execute(
         "INSERT OR IGNORE INTO sessions (id, namespace, machine_id, phase, created_at, updated_at, spec)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (spec.id, namespace, spec.machine_id, CREATING, tx.now, tx.now, encode(spec)),
+        (spec.id, namespace, spec.machine_id, SessionPhase.CREATING.value, tx.now, tx.now, encode(spec)),
     ).rowcount
-    if not begun:
-        raise Conflict("a session with this id is there, or was")
-
-
-class Shown(NamedTuple):
-    """What only the hub knows of a session after a change."""
-
-    last_message: str | None
-    """A runner that has rewound or forked does not know what was before."""
-    updated_at: int
-
-
-def write_state(
-    tx: Transaction,
-    session_id: str,
-    seq: int,
-    state: SessionState,
-    body: bytes | None = None,
-    *,
-    lived: bool = True,
-) -> Shown:
-    """`lived`: somebody said or did something, so the session is a recent one."""
-    [row] = tx.db.execute(
-        "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at), status = ?, agent = ?, directory = ?,"
-        " title = ?, last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ?"
-        " RETURNING last_message, updated_at",
-        (
-            seq, lived, tx.now, state.status.value, state.agent, state.directory, state.title, state.last_message,
-            len(state.approvals), body or encode(state), session_id,
-        ),
-    ).fetchall()  # fmt: skip
-    return Shown(*row)
+    if not inserted:
+        raise Conflict("a session has this id already, or had it")
 
 
 def finish(
@@ -161,25 +161,27 @@ def finish(
     response: StoredResponse | None,
 ) -> SessionView:
     row = tx.db.execute(
-        "SELECT namespace, seq, spec, state FROM sessions WHERE id = ? AND phase = ?", (session_id, CREATING)
+        "SELECT namespace, seq, spec, state FROM sessions WHERE id = ? AND phase = ?",
+        (session_id, SessionPhase.CREATING.value),
     ).fetchone()
     if row is None:
-        raise NotFound("the session is gone")
-    namespace, seq, asked, stored = row
-    spec = decode(asked, SessionSpec)
-    write_state(tx, session_id, seq, _newest(spec, stored, state))
-    tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (LIVE, session_id))
+        raise NotFound("the session is not being created any more")
+    namespace, seq, encoded_spec, stored = row
+    spec = decode(encoded_spec, SessionSpec)
+    known = None if stored is None else decode(stored, SessionState)
+    write_state(tx, session_id, seq, first_state(spec, known, state))
+    _set_phase(tx, session_id, SessionPhase.LIVE)
     if first_message is not None:
-        item_table.insert(tx, session_id, first_message)
+        items.insert(tx, session_id, first_message)
     view = session_view(read(tx.db, namespace, session_id))
-    tx.tell(namespace, "session-added", session_id, encode(view))
+    tx.publish(namespace, "session-added", session_id, encode(view))
     if spec.native_id is None:
         held = tx.db.execute(
             "SELECT seq, body FROM held WHERE session_id = ? ORDER BY seq", (session_id,)
         ).fetchall()
-        tx.tell_messages(namespace, session_id, held)
+        tx.publish_entries(namespace, session_id, held)
     else:
-        # What an agent remembers from before is no news, and may be long.
+        # The history of an imported conversation is not news, and may be long.
         tx.db.execute("INSERT INTO copies SELECT * FROM held WHERE session_id = ?", (session_id,))
         tx.db.execute("UPDATE sessions SET copied = ? WHERE id = ?", (seq, session_id))
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
@@ -192,64 +194,72 @@ def finish(
     return view
 
 
-def _newest(spec: SessionSpec, stored: bytes | None, given: SessionState | None) -> SessionState:
-    """The runner's answer and its first events arrive in either order."""
-    if stored is None:
-        return given or SessionState(id=spec.id, agent=spec.agent or "", directory=spec.directory)
-    known = decode(stored, SessionState)
-    return without_attachment_data(given) if given is not None and given.seq > known.seq else known
+class WrittenState(NamedTuple):
+    """What the hub knows of a session after its state was written, and the runner does not."""
+
+    last_message: str | None
+    """The one before, if the new state has none: after a rewind or a fork the runner does not know it."""
+    updated_at: int
+
+
+def write_state(
+    tx: Transaction,
+    session_id: str,
+    seq: int,
+    state: SessionState,
+    encoded: bytes | None = None,
+    *,
+    is_activity: bool = True,
+) -> WrittenState:
+    [row] = tx.db.execute(
+        "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at), status = ?, agent = ?, directory = ?,"
+        " title = ?, last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ?"
+        " RETURNING last_message, updated_at",
+        (
+            seq, is_activity, tx.now, state.status.value, state.agent, state.directory, state.title,
+            state.last_message, len(state.approvals), encoded or encode(state), session_id,
+        ),
+    ).fetchall()  # fmt: skip
+    return WrittenState(*row)
 
 
 def discard(tx: Transaction, session_id: str, *, keep_tombstone: bool) -> bool:
-    """`keep_tombstone`: the runner may have made it. True: there is something to purge."""
+    """Remove a session in creation. Return whether it has entries to be purged."""
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
-    return _discard(tx, "id = ? AND phase = ?", session_id, CREATING, keep_tombstone=keep_tombstone)
-
-
-def discard_unfinished(tx: Transaction) -> None:
-    """Creations that a former life of the hub left behind: their callers got no answer."""
-    tx.db.execute("DELETE FROM held")
-    _discard(tx, "phase = ?", CREATING, keep_tombstone=True)
-
-
-def _discard(tx: Transaction, where: str, *values: str, keep_tombstone: bool) -> bool:
-    """A fork may have copied much already: that is purged like a deleted session.
-
-    One that a runner may have leaves a tombstone: a runner is told to forget what we know to be gone, and nothing else.
-    """
-    purges = tx.db.execute(
-        f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}"  # noqa: S608
-        " AND EXISTS (SELECT 1 FROM copies WHERE session_id = sessions.id)",
-        (PURGING, *values),
+    copies = tx.db.execute("SELECT 1 FROM copies WHERE session_id = ? LIMIT 1", (session_id,)).fetchone()
+    phase = phase_after_discard(keep_tombstone=keep_tombstone, has_copy=copies is not None)
+    creating = SessionPhase.CREATING.value
+    if phase is None:
+        tx.db.execute("DELETE FROM sessions WHERE id = ? AND phase = ?", (session_id, creating))
+        return False
+    discarded = tx.db.execute(
+        "UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE id = ? AND phase = ?",
+        (phase.value, session_id, creating),
     ).rowcount
-    if keep_tombstone:
-        tx.db.execute(
-            f"UPDATE sessions SET phase = ?, spec = NULL, state = NULL WHERE {where}",  # noqa: S608
-            (DELETED, *values),
-        )
-    else:
-        tx.db.execute(f"DELETE FROM sessions WHERE {where}", values)  # noqa: S608
-    return purges > 0
+    return discarded > 0 and phase is SessionPhase.PURGING
+
+
+# -- deletion
 
 
 def delete(tx: Transaction, namespace: str, session_id: str) -> str:
-    (machine_id,) = find(tx.db, namespace, session_id, "machine_id")
+    machine_id = find(tx.db, namespace, session_id).machine_id
     tx.db.execute(
         "UPDATE sessions SET phase = ?, status = NULL, agent = NULL, directory = NULL, title = NULL,"
         " last_message = NULL, pending = 0, spec = NULL, state = NULL, updated_at = ? WHERE id = ?",
-        (PURGING, tx.now, session_id),
+        (SessionPhase.PURGING.value, tx.now, session_id),
     )
     tx.db.execute("DELETE FROM items WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
-    # What it spent was spent.
+    # The sums keep what it used.
     tx.db.execute("UPDATE usage SET session_id = NULL WHERE session_id = ?", (session_id,))
-    tx.tell(namespace, "session-removed", session_id)
-    return str(machine_id)
+    tx.publish(namespace, "session-removed", session_id)
+    return machine_id
 
 
 def purge(tx: Transaction, session_id: str) -> bool:
-    """Remove some rows of a deleted session's log; a long one must not hold the writer up. True: it is done."""
+    """Remove some entries of a deleted session. Return whether all are gone."""
     gone = tx.db.execute(
         "DELETE FROM log WHERE cursor IN"
         " (SELECT cursor FROM log WHERE subject = ? AND type != 'session-removed' LIMIT ?)",
@@ -263,9 +273,24 @@ def purge(tx: Transaction, session_id: str) -> bool:
         ).rowcount
     if gone == _PURGE_ROWS:
         return False
-    tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (DELETED, session_id))
+    _set_phase(tx, session_id, SessionPhase.DELETED)
     return True
 
 
-def to_purge(db: sqlite3.Connection) -> list[str]:
-    return [id for (id,) in db.execute("SELECT id FROM sessions WHERE phase = ?", (PURGING,))]
+def recover(tx: Transaction) -> list[str]:
+    """End what an earlier run of the hub left unfinished. Return the sessions whose entries are to be purged.
+
+    Creations are discarded: nobody was answered. Their runners may have created them, so tombstones stay.
+    """
+    for session_id in _ids_in(tx.db, SessionPhase.CREATING):
+        discard(tx, session_id, keep_tombstone=True)
+    tx.db.execute("DELETE FROM idempotency WHERE created_at < ?", (tx.now - _RESPONSES_KEPT_MS,))
+    return _ids_in(tx.db, SessionPhase.PURGING)
+
+
+def _ids_in(db: sqlite3.Connection, phase: SessionPhase) -> list[str]:
+    return [id for (id,) in db.execute("SELECT id FROM sessions WHERE phase = ?", (phase.value,))]
+
+
+def _set_phase(tx: Transaction, session_id: str, phase: SessionPhase) -> None:
+    tx.db.execute("UPDATE sessions SET phase = ? WHERE id = ?", (phase.value, session_id))

@@ -1,4 +1,4 @@
-"""The store of one hub: a SQLite database, written by one thread, read by a few."""
+"""The store on SQLite: one thread writes with group commit, a few threads read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
-from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import Unavailable
@@ -38,7 +37,7 @@ from farsteer.hub.store.base import (
     TokenRow,
     UsageFilter,
 )
-from farsteer.hub.store.sqlite import copies, items, log, machines, rewinds, sessions, tokens, usage
+from farsteer.hub.store.sqlite import copies, entries, items, log, machines, sessions, tokens, usage
 from farsteer.hub.store.sqlite.schema import MIGRATIONS
 from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.link.messages import EncodedEntry
@@ -46,8 +45,6 @@ from farsteer.storage.readers import Readers
 from farsteer.storage.writer import Writer
 
 T = TypeVar("T")
-
-_IDEMPOTENCY_MS = 7 * 86_400_000
 
 
 class SqliteStore:
@@ -75,25 +72,25 @@ class SqliteStore:
             raise Unavailable(f"{path} cannot be opened: {error}") from error
         try:
             store = cls(writer, Readers(path), feed, await writer.run(_epoch), clock)
-            await store._recover()
+            await store._recover_after_restart()
             feed.start_at((await store._read(log.bounds)).highest)
         except BaseException:
             await writer.close()
             raise
         return store
 
-    async def _recover(self) -> None:
+    async def _recover_after_restart(self) -> None:
+        """End what an earlier run left unfinished. This hub is the only one, so everything unfinished is its own."""
+
         def recover(tx: Transaction) -> list[str]:
-            sessions.discard_unfinished(tx)
-            machines.disconnect_all(tx)
-            tx.db.execute("DELETE FROM idempotency WHERE created_at < ?", (tx.now - _IDEMPOTENCY_MS,))
-            return sessions.to_purge(tx.db)
+            machines.recover(tx)
+            return sessions.recover(tx)
 
         for session_id in await self._change(recover):
             self._start_purge(session_id)
 
     async def close(self) -> None:
-        """What is still to be purged is purged after the next start."""
+        """Wait for what was submitted. Purges that are not finished continue when the store is opened again."""
         for task in self._purges:
             task.cancel()
         if self._purges:
@@ -106,15 +103,15 @@ class SqliteStore:
         return self._epoch
 
     async def _submit(self, work: Callable[[Transaction], T]) -> asyncio.Future[T]:
-        told: list[SyncEvent] = []
+        published: list[SyncEvent] = []
 
         def job(db: sqlite3.Connection) -> T:
-            told.clear()
-            return work(Transaction(db, self._epoch, self._clock(), told))
+            published.clear()
+            return work(Transaction(db, self._epoch, self._clock(), published))
 
         def publish(_: T) -> None:
-            if told:
-                self._feed.publish(told)
+            if published:
+                self._feed.publish(published)
 
         return await self._writer.submit(job, publish)
 
@@ -127,7 +124,7 @@ class SqliteStore:
     async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._readers.run(work)
 
-    # -- the feed
+    # -- feed
 
     async def read_feed(
         self,
@@ -171,19 +168,19 @@ class SqliteStore:
         self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
     ) -> LogPage:
         return await self._read(
-            lambda db: log.page(db, namespace, session_id, limit=limit, before=before, after=after)
+            lambda db: entries.page(db, namespace, session_id, limit=limit, before=before, after=after)
         )
 
     async def find_rewind_point(self, namespace: str, session_id: str, seq: int) -> RewindPoint:
-        return await self._read(lambda db: rewinds.place(db, namespace, session_id, seq))
+        return await self._read(lambda db: entries.rewind_point(db, namespace, session_id, seq))
 
     async def find_rewind_result(
         self, namespace: str, session_id: str, first_seq: int, since: int
     ) -> RewindResult:
-        return await self._read(lambda db: rewinds.result(db, namespace, session_id, first_seq, since))
+        return await self._read(lambda db: entries.rewind_result(db, namespace, session_id, first_seq, since))
 
     async def clear_messages(self, namespace: str, session_id: str, keep: int) -> MessagesCleared:
-        return await self._change(lambda tx: log.clear(tx, namespace, session_id, keep))
+        return await self._change(lambda tx: entries.clear(tx, namespace, session_id, keep))
 
     # -- sessions
 
@@ -191,7 +188,7 @@ class SqliteStore:
         await self._change(lambda tx: sessions.begin(tx, namespace, spec))
 
     async def visible_ranges(self, namespace: str, session_id: str, upto: int | None) -> list[SeqRange]:
-        return await self._read(lambda db: copies.stretches(db, namespace, session_id, upto))
+        return await self._read(lambda db: entries.visible_ranges(db, namespace, session_id, upto))
 
     async def copy_entries(
         self,
@@ -233,7 +230,7 @@ class SqliteStore:
         return await self._read(lambda db: sessions.select(db, namespace, where, limit=limit, after=after))
 
     async def list_sessions_with_approvals(self, namespace: str) -> list[SessionRow]:
-        return await self._read(lambda db: sessions.waiting(db, namespace))
+        return await self._read(lambda db: sessions.select_with_approvals(db, namespace))
 
     async def delete_session(self, namespace: str, session_id: str) -> str:
         machine_id = await self._change(lambda tx: sessions.delete(tx, namespace, session_id))
@@ -250,38 +247,20 @@ class SqliteStore:
             pass
 
     async def find_resolution(self, namespace: str, session_id: str, approval_id: str) -> Resolution | None:
-        def read(db: sqlite3.Connection) -> Resolution | None:
-            sessions.find(db, namespace, session_id, "id")
-            row = db.execute(
-                "SELECT outcome, by FROM resolved WHERE session_id = ? AND approval_id = ?",
-                (session_id, approval_id),
-            ).fetchone()
-            return None if row is None else Resolution(Outcome(row[0]), row[1])
-
-        return await self._read(read)
+        return await self._read(lambda db: sessions.resolution(db, namespace, session_id, approval_id))
 
     async def find_response(self, namespace: str, key: str) -> StoredResponse | None:
-        def read(db: sqlite3.Connection) -> StoredResponse | None:
-            row = db.execute(
-                "SELECT key, digest, response FROM idempotency WHERE namespace = ? AND key = ?",
-                (namespace, key),
-            ).fetchone()
-            return None if row is None else StoredResponse(*row)
-
-        return await self._read(read)
+        return await self._read(lambda db: sessions.response(db, namespace, key))
 
     async def is_session_id_unused(self, session_id: str) -> bool:
-        def read(db: sqlite3.Connection) -> bool:
-            return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
-
-        return await self._read(read)
+        return await self._read(lambda db: sessions.is_id_unused(db, session_id))
 
     async def report_usage(
         self, namespace: str, where: UsageFilter, group_by: UsageGrouping, limit: int
     ) -> UsageResponse:
         return await self._read(lambda db: usage.report(db, namespace, where, group_by, limit))
 
-    # -- messages on their way
+    # -- queue items
 
     async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
         return await self._change(lambda tx: items.accept(tx, namespace, session_id, item))
@@ -337,7 +316,7 @@ class SqliteStore:
         await self._change(partial(tokens.delete, token_id=token_id))
 
     async def record_token_use(self, token_id: str, at: int) -> None:
-        await self._change(partial(tokens.touch, token_id=token_id, at=at))
+        await self._change(partial(tokens.record_use, token_id=token_id, at=at))
 
 
 def _epoch(db: sqlite3.Connection) -> str:

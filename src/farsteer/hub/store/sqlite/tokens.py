@@ -1,4 +1,4 @@
-"""The `tokens` table. A revoked token's row is gone."""
+"""The `tokens` table. The row of a revoked token is deleted."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def delete(tx: Transaction, token_id: str) -> None:
     tx.db.execute("DELETE FROM tokens WHERE id = ?", (token_id,))
 
 
-def touch(tx: Transaction, token_id: str, at: int) -> None:
+def record_use(tx: Transaction, token_id: str, at: int) -> None:
     tx.db.execute("UPDATE tokens SET last_used_at = ? WHERE id = ?", (at, token_id))

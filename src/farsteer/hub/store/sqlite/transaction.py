@@ -1,4 +1,4 @@
-"""A change of the store, and the rows of the feed that tell of it."""
+"""A change of the database, together with the events of the feed that report it."""
 
 from __future__ import annotations
 
@@ -10,49 +10,60 @@ from msgspec import Raw
 from farsteer.hub.feed import MESSAGE, SyncEvent, message_events, sync_event
 
 _LATEST = 0
-"""The place of a subject's one row of `tell_latest`; its log begins at 1."""
+"""The `seq` of a subject's one row of `publish_latest`; entries of a log begin at 1."""
 
 
 class Transaction:
-    """Runs in the writer's thread. What is told here is published once it is committed."""
+    """Runs in the writer's thread. What it publishes reaches the feed after the commit."""
 
-    __slots__ = ("_epoch", "_told", "db", "now")
+    __slots__ = ("_epoch", "_published", "db", "now")
 
-    def __init__(self, db: sqlite3.Connection, epoch: str, now: int, told: list[SyncEvent]) -> None:
+    def __init__(self, db: sqlite3.Connection, epoch: str, now: int, published: list[SyncEvent]) -> None:
         self.db = db
         self.now = now
         self._epoch = epoch
-        self._told = told
+        self._published = published
 
-    def tell(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
-        self._tell(namespace, type, subject, None, payload)
+    def publish(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
+        self._publish(namespace, type, subject, None, payload)
 
-    def tell_latest(self, namespace: str, type: str, subject: str, payload: bytes) -> None:
-        """Of these only the last counts: it takes the place of the one before, so that they do not pile up."""
-        self._tell(namespace, type, subject, _LATEST, payload)
+    def publish_latest(self, namespace: str, type: str, subject: str, payload: bytes) -> None:
+        """Publish an event that makes the subject's previous one of this kind obsolete: it replaces that row."""
+        self._publish(namespace, type, subject, _LATEST, payload)
 
-    def _tell(self, namespace: str, type: str, subject: str, seq: int | None, payload: bytes | None) -> None:
-        cursor = self._next_cursor()
-        self.db.execute(
-            "INSERT OR REPLACE INTO log (cursor, namespace, type, subject, seq, created_at, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (cursor, namespace, type, subject, seq, self.now, payload),
-        )
-        self._told.append(sync_event(namespace, type, subject, payload, epoch=self._epoch, cursor=cursor))
-
-    def _next_cursor(self) -> int:
-        return (self.db.execute("SELECT max(cursor) FROM log").fetchone()[0] or 0) + 1
-
-    def tell_messages(self, namespace: str, session_id: str, rows: Sequence[tuple[int, bytes | Raw]]) -> None:
-        """Entries of a session's log, as (seq, encoded entry)."""
+    def publish_entries(
+        self, namespace: str, session_id: str, entries: Sequence[tuple[int, bytes | Raw]]
+    ) -> None:
+        """Publish entries of a session's log, given as (seq, encoded entry)."""
         first = self._next_cursor()
         now = self.now
         self.db.executemany(
             "INSERT INTO log (cursor, namespace, type, subject, seq, created_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 (cursor, namespace, MESSAGE, session_id, seq, now, body)
-                for cursor, (seq, body) in enumerate(rows, first)
+                for cursor, (seq, body) in enumerate(entries, first)
             ],
         )
-        numbered = [(cursor, body) for cursor, (_, body) in enumerate(rows, first)]
-        self._told += message_events(namespace, session_id, self._epoch, numbered)
+        numbered = [(cursor, body) for cursor, (_, body) in enumerate(entries, first)]
+        self._published += message_events(namespace, session_id, self._epoch, numbered)
+
+    def _publish(
+        self, namespace: str, type: str, subject: str, seq: int | None, payload: bytes | None
+    ) -> None:
+        cursor = self._next_cursor()
+        self.db.execute(
+            "INSERT OR REPLACE INTO log (cursor, namespace, type, subject, seq, created_at, body)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (cursor, namespace, type, subject, seq, self.now, payload),
+        )
+        self._published.append(
+            sync_event(namespace, type, subject, payload, epoch=self._epoch, cursor=cursor)
+        )
+
+    def _next_cursor(self) -> int:
+        """One writer and a last row that is never deleted (see `schema`) make this unique."""
+        return last_cursor(self.db) + 1
+
+
+def last_cursor(db: sqlite3.Connection) -> int:
+    return db.execute("SELECT max(cursor) FROM log").fetchone()[0] or 0
