@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -53,19 +52,21 @@ class ModestLaunch(DemoLaunch):
 
 
 class ModestAdapter(DemoAdapter):
-    capabilities: ClassVar[Capabilities] = Capabilities(caller_chosen_id=True)
+    capabilities = Capabilities(caller_chosen_id=True)
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        self.check(plan)
+        self.check_plan(plan)
         return await ModestLaunch.start(ARGV, plan, sink)
 
-    async def conversations(
+    async def list_conversations(
         self, state_dir: str, directory: str | None, limit: int
     ) -> list[StoredConversation]:
-        return await Adapter.conversations(self, state_dir, directory, limit)
+        return await Adapter.list_conversations(self, state_dir, directory, limit)
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
-        return await Adapter.history(self, native_id, state_dir)
+    async def read_history(
+        self, native_id: str, state_dir: str
+    ) -> tuple[StoredConversation, list[SessionEvent]]:
+        return await Adapter.read_history(self, native_id, state_dir)
 
 
 class TestModest(AdapterConformance):
@@ -164,7 +165,7 @@ def test_a_faulty_adapter_fails_the_suite(
 
 def test_an_adapter_that_does_more_than_it_declares_fails_the_suite(tmp_path: Path) -> None:
     class Undeclared(DemoAdapter):
-        capabilities: ClassVar[Capabilities] = Capabilities(caller_chosen_id=True)
+        capabilities = Capabilities(caller_chosen_id=True)
 
     class Suite(TestModest):
         def adapter(self) -> Undeclared:

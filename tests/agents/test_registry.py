@@ -23,23 +23,23 @@ class Broken(Foreign):
 
 @pytest.fixture
 def foreign(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Packages that bring adapters: a good one, a broken one, one that is no adapter, one that claims our name."""
+    """Entry points of other packages: good, raising, under a wrong name, missing, and under a built-in name."""
     here = __name__
     found = [
-        EntryPoint("foreign", f"{here}:Foreign", registry.GROUP),
-        EntryPoint("broken", f"{here}:Broken", registry.GROUP),
-        EntryPoint("renamed", f"{here}:Foreign", registry.GROUP),
-        EntryPoint("gone", "no_such_package:Adapter", registry.GROUP),
-        EntryPoint("demo", f"{here}:Foreign", registry.GROUP),
+        EntryPoint("foreign", f"{here}:Foreign", registry.ENTRY_POINT_GROUP),
+        EntryPoint("broken", f"{here}:Broken", registry.ENTRY_POINT_GROUP),
+        EntryPoint("renamed", f"{here}:Foreign", registry.ENTRY_POINT_GROUP),
+        EntryPoint("gone", "no_such_package:Adapter", registry.ENTRY_POINT_GROUP),
+        EntryPoint("demo", f"{here}:Foreign", registry.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
-    registry._theirs.cache_clear()
+    registry._entry_points.cache_clear()
     yield
-    registry._theirs.cache_clear()
+    registry._entry_points.cache_clear()
     registry.adapter.cache_clear()
 
 
-async def test_the_demo_agent_is_always_there() -> None:
+async def test_the_built_in_agents_come_first_and_the_demo_agent_is_available() -> None:
     assert registry.names()[:2] == ("droid", "demo")
     assert set(registry.PREFERENCE) <= set(registry.names())
     info = await registry.adapter("demo").detect()
@@ -47,7 +47,7 @@ async def test_the_demo_agent_is_always_there() -> None:
     assert info.capabilities.resume
 
 
-def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_agent_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(AgentError) as caught:
         registry.adapter("nobody")
     assert caught.value.code is ErrorCode.AGENT_UNKNOWN
@@ -55,20 +55,20 @@ def test_an_unknown_agent_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.usefixtures("foreign")
-def test_another_package_brings_an_adapter() -> None:
+def test_another_package_provides_an_adapter() -> None:
     assert registry.names() == (*registry.PREFERENCE, "broken", "foreign", "gone", "renamed")
     assert isinstance(registry.adapter("foreign"), Foreign)
     assert registry.adapter("foreign") is registry.adapter("foreign")
 
 
 @pytest.mark.usefixtures("foreign")
-def test_nobody_takes_the_name_of_ours() -> None:
+def test_a_built_in_name_cannot_be_replaced() -> None:
     assert type(registry.adapter("demo")) is DemoAdapter
 
 
 @pytest.mark.usefixtures("foreign")
 @pytest.mark.parametrize("name", ["broken", "renamed", "gone"])
-def test_an_adapter_that_cannot_be_loaded_says_which(name: str) -> None:
+def test_an_adapter_that_cannot_be_loaded_is_named_in_the_error(name: str) -> None:
     with pytest.raises(AgentError) as caught:
         registry.adapter(name)
     assert caught.value.code is ErrorCode.AGENT_UNKNOWN

@@ -486,7 +486,7 @@ class RandomLaunch(Launch):
 class RandomAdapter(Adapter):
     name: ClassVar[str] = "random"
     title: ClassVar[str] = "Random"
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    capabilities = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, steer=True, live_mode=True, file_restore=True, approvals=True,
         usage=True,
     )  # fmt: skip
@@ -498,7 +498,7 @@ class RandomAdapter(Adapter):
         return AgentInfo(name=self.name, title=self.title, available=True, capabilities=self.capabilities)
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        self.check(plan)
+        self.check_plan(plan)
         starts = self._memory.starts
         launch = RandomLaunch(self._memory, plan, sink, starts.popleft() if starts else "")
         try:

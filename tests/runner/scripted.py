@@ -103,9 +103,7 @@ class ScriptedLaunch(Launch):
 class ScriptedAdapter(Adapter):
     name: ClassVar[str] = "scripted"
     title: ClassVar[str] = "Scripted"
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        caller_chosen_id=True, resume=True, approvals=True, live_mode=True
-    )
+    capabilities = Capabilities(caller_chosen_id=True, resume=True, approvals=True, live_mode=True)
 
     def __init__(self) -> None:
         self.launches: asyncio.Queue[ScriptedLaunch] = asyncio.Queue()

@@ -30,7 +30,7 @@ class Rememberer(ScriptedAdapter):
     """A scripted agent with conversations of its own."""
 
     name: ClassVar[str] = "rememberer"
-    capabilities: ClassVar[Capabilities] = Capabilities(resume=True, import_history=True)
+    capabilities = Capabilities(resume=True, import_history=True)
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -48,18 +48,20 @@ class Rememberer(ScriptedAdapter):
             native_id=native_id, agent=self.name, directory=str(self.directory), updated_at=1, title=None
         )
 
-    async def conversations(
+    async def list_conversations(
         self, state_dir: str, directory: str | None, limit: int
     ) -> list[StoredConversation]:
         return [self._conversation(native_id) for native_id in self.stored][:limit]
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
+    async def read_history(
+        self, native_id: str, state_dir: str
+    ) -> tuple[StoredConversation, list[SessionEvent]]:
         await self.gate.wait()
         if native_id not in self.stored:
             raise AgentError("no such conversation", code=ErrorCode.CONVERSATION_MISSING)
         return self._conversation(native_id), self.stored[native_id]
 
-    async def discard(self, native_id: str, state_dir: str) -> None:
+    async def delete_conversation(self, native_id: str, state_dir: str) -> None:
         self.discarded.append(native_id)
 
 

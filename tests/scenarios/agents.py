@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output, Sink
 from farsteer.agents.demo.adapter import DemoAdapter
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.core.capabilities import Capabilities
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchMode
 from tests.support.eventually import eventually
@@ -57,8 +56,7 @@ class Recording(Adapter):
 
     def can(self, **capabilities: bool) -> None:
         """Change the declared capabilities."""
-        # Above the declaration of the class, for this one only.
-        vars(self)["capabilities"] = replace(self.capabilities, **capabilities)
+        self.capabilities = replace(self.capabilities, **capabilities)
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         self.plans.append(plan)
@@ -67,7 +65,7 @@ class Recording(Adapter):
             await self.gate.wait()
             if self.refusals:
                 raise self.refusals.popleft()
-            launch = await super().start(self.bent(plan), tap)  # pyright: ignore[reportAbstractUsage]
+            launch = await super().start(self.bent(plan), tap)
         except BaseException as error:
             self.errors.append(error)
             raise
@@ -110,8 +108,6 @@ class Recording(Adapter):
 class RecordedDemo(Recording, DemoAdapter):
     """What a test may ask for: see `__init__`."""
 
-    capabilities: ClassVar[Capabilities] = DemoAdapter.capabilities
-
     def __init__(self) -> None:
         super().__init__()
         self.behave: deque[str | None] = deque()
@@ -139,4 +135,4 @@ class RecordedDemo(Recording, DemoAdapter):
 
 
 class RecordedDroid(Recording, DroidAdapter):
-    capabilities: ClassVar[Capabilities] = DroidAdapter.capabilities
+    pass

@@ -1,23 +1,42 @@
-"""The contract every adapter fulfils.
+"""The contract between the runner and an adapter. docs/adapters.md is the guide with a complete example.
 
-An `Adapter` is one kind of agent on this machine: it knows whether the CLI is installed and what it can do, and it
-starts launches. A `Launch` is one life of the agent's process, bound to one session. The runner gives it a `Sink`
-and calls its methods one at a time; the launch turns what the agent says into core events and deltas.
+An `Adapter` stands for one kind of agent on this machine: it finds the CLI, declares what it can do and starts it. A
+`Launch` is one run of the agent's process for one session, from `Adapter.start` to the output `Exited`. The runner
+gives each launch a `Sink`; the launch translates what the agent sends into outputs and puts them there.
 
-Rules (the conformance suite in `farsteer.agents.conformance` checks them):
-- `start` returns when the agent is ready to take a message, or raises `AgentError` and leaves no process.
-- After `send`, exactly one `TurnEnded` follows, and it is the last thing of the turn, also after a crash. If `send`
-  raises, the turn never began: no `TurnEnded` follows, and if the agent's state is unknown its process is ended.
-- Outputs may reach the sink before the call that caused them returns; whoever calls must go on taking them.
-- An approval is asked with `ApprovalAsked` and stays open until `answer` or the end of the turn. A missing answer never
-  means yes.
-- `interrupt` asks; the turn still ends by its own `TurnEnded`. `stop` ends the process group in bounded time; a turn
-  that it cuts short ends as cancelled.
-- `start` that fails because our idea of the conversation is wrong says so by its code: `conversation_in_use` (create),
-  `conversation_missing` (resume, fork) or `anchor_unknown` (cut). The runner sets its row right and tries once more.
-- After `Exited` nothing follows; `stop` returns after `Exited` was put. Cancelling `start` leaves no process.
-- A change that the caller asked for (`set_model` and the like) is not echoed; one the agent makes is a `ModeUpdate`.
-- What the agent says that the adapter has no word for is passed on as `Other`, never dropped and never fatal.
+The runner calls the methods of a launch one at a time, but `stop` may be called during any other call. Outputs may
+reach the sink before the call that caused them returns.
+
+Rules, checked by `farsteer.agents.conformance`:
+
+Start and end
+- `Adapter.start` returns when the agent can receive a message. If it raises or is cancelled, it leaves no process.
+- A `start` that fails because the stored conversation differs from the plan raises `AgentError` with the code
+  `conversation_in_use` (create), `conversation_missing` (resume, fork) or `anchor_unknown` (cut). The runner then
+  corrects its record and tries once more.
+- `Launch.stop` ends the whole process group in bounded time, however the agent behaves.
+- `Exited` is the last output, after the process is reaped. `stop` returns after it.
+
+Turns
+- After `send` returned, exactly one `TurnEnded` follows, as the last output of the turn, even if the process crashes. A
+  turn that `stop` cuts short ends as cancelled.
+- If `send` raises, the turn never started and no `TurnEnded` follows. The codes `agent_died` and `timeout` say that the
+  agent may have received the message; then the launch ends the process. Any other error says that it has not.
+- `interrupt` asks the agent to end the turn. The turn still ends with its own `TurnEnded`.
+- A message is emitted once as a whole. Its deltas, if any, come before it and add up to its text.
+
+Approvals
+- `ApprovalAsked` opens an approval. It stays open until `answer`, `ApprovalWithdrawn` or the end of the turn.
+- Only an answer that approves allows the action. An interrupt, a timeout or the end of the process never does.
+
+Events
+- An agent message of an unknown kind is emitted as `Other`. An unreadable line causes a `Notice`. Neither is dropped,
+  and neither ends the turn.
+- A setting that the caller changed (`set_model` and the like) is not reported back. One that the agent changed by
+  itself is emitted as `ModeUpdate`.
+
+What an agent cannot do is not declared in `capabilities` and raises `NotCapable`, which every optional method does by
+default. A missing capability is never imitated with an injected prompt.
 """
 
 from __future__ import annotations
@@ -39,52 +58,60 @@ from farsteer.core.wire import WireStruct
 
 
 class LaunchPlan(WireStruct):
-    """Everything a launch needs; decided before the process exists."""
+    """Everything that is needed to start a launch."""
 
     session_id: str
     directory: str
+    """The working directory of the agent."""
     generation: int
+    """The number of this launch in its session, from 1."""
     decision: LaunchDecision
+    """Whether to create or to resume a conversation, and under which native id."""
     permission_mode: PermissionMode = PermissionMode.DEFAULT
     model: str | None = None
     effort: ReasoningEffort | None = None
-    source: str = "external-api"
     options: Mapping[str, str] = {}
+    """Options of this agent that the session was created with."""
     environment: Mapping[str, str] = {}
-    """The scrubbed environment, already complete."""
+    """The complete environment of the process. Do not add the runner's own environment."""
     state_dir: str = ""
-    """Where the adapter may keep files of this agent (0700, made by the runner)."""
+    """A private directory for the files of this agent (mode 0700, created by the runner)."""
     cut_at: str | None = None
-    """Resume or fork: keep the history up to and including this anchor."""
+    """Resume or fork with the history up to and including this anchor."""
     fork_of: str | None = None
-    """Create only: begin with the history of this native conversation, which stays as it is."""
+    """Create with the history of this native conversation, which stays unchanged."""
     mcp_servers: tuple[McpServer, ...] = ()
-    """Servers of tools that the client has brought along."""
+    """MCP servers that the client configured for the session."""
     additional_directories: tuple[str, ...] = ()
     startup_timeout: float = 60.0
+    """Seconds within which `Adapter.start` must return or raise."""
 
 
 class Prompt(WireStruct):
+    """A person's message."""
+
     turn_id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
     message_id: str = ""
-    """Our name for the message: its anchor, where the agent takes one."""
+    """Our id of the message. Pass it to an agent that accepts message ids: it is then an anchor for a cut."""
 
 
 class EventEmitted(WireStruct):
-    """Something for the log."""
+    """An event for the session's log."""
 
     event: SessionEvent
 
 
 class DeltaEmitted(WireStruct):
-    """A live fragment."""
+    """Streamed text, shown live and not stored."""
 
     delta: Delta
 
 
 class ApprovalAsked(WireStruct):
+    """The agent waits for a person's decision."""
+
     approval: Approval
 
 
@@ -95,19 +122,21 @@ class ApprovalWithdrawn(WireStruct):
 
 
 class TurnEnded(WireStruct):
+    """The turn is over. Nothing of it follows."""
+
     turn_id: str
     reason: TurnEndReason
     error: str | None = None
 
 
 class Registered(WireStruct):
-    """The agent has durably accepted a conversation under this id."""
+    """The agent has durably stored a conversation under this id, so that it can be resumed."""
 
     native_id: str
 
 
 class Exited(WireStruct):
-    """The process is gone and reaped."""
+    """The process has ended and is reaped."""
 
     exit_code: int | None
     reason: str
@@ -118,18 +147,21 @@ Output = EventEmitted | DeltaEmitted | ApprovalAsked | ApprovalWithdrawn | TurnE
 
 
 class Sink(Protocol):
-    """Where a launch puts what the agent said. Awaiting it is the back-pressure: do not read on before it returns."""
+    """Receives the outputs of a launch.
+
+    Await `put` before reading more from the agent: this is how a slow receiver slows the agent down.
+    """
 
     async def put(self, outputs: Sequence[Output]) -> None: ...
 
 
 class Launch(ABC):
-    """One life of an agent's process."""
+    """One run of an agent's process."""
 
     @property
     @abstractmethod
     def native_id(self) -> str | None:
-        """The agent's own name for the conversation, as soon as it is known."""
+        """The agent's id of the conversation, or None while it is unknown."""
 
     @property
     @abstractmethod
@@ -138,29 +170,38 @@ class Launch(ABC):
 
     @abstractmethod
     async def send(self, prompt: Prompt) -> None:
-        """Begin a turn. Returning means that the agent has the message."""
+        """Start a turn. Returns when the agent has received the message.
+
+        Raises:
+            Conflict: A turn is running.
+            AgentError: `agent_died` or `timeout` if it is unknown whether the agent has received the message.
+        """
 
     @abstractmethod
     async def answer(self, approval: Approval, answer: Answer) -> None:
-        """Answer an open approval. `answer` has passed `check_answer`."""
+        """Answer an open approval. `answer` has passed `check_answer`. Raises Conflict if it is not open."""
 
     @abstractmethod
     async def interrupt(self) -> None:
-        """Ask the agent to end the turn."""
+        """Ask the agent to end the turn. Does nothing between turns."""
 
     @abstractmethod
     async def stop(self, grace: float = 3.0) -> None:
-        """End the process group: ask, then SIGTERM, then SIGKILL, each within `grace`. Idempotent."""
+        """End the process group: close its input, then SIGTERM, then SIGKILL, `grace` seconds each. Idempotent."""
 
     async def steer(self, prompt: Prompt) -> None:
-        raise NotCapable("this agent takes no message into a running turn")
+        """Send a message into the running turn. Raises Conflict if no turn is running."""
+        raise NotCapable("this agent cannot receive a message during a turn")
 
     async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
-        """Make the files what they were when that message was sent.
+        """Restore the files to their state when a message was sent.
 
-        It is the one that was sent with this `Prompt.message_id`, and the first after the anchor `after` or of all.
+        Args:
+            message_id: The `Prompt.message_id` of the message.
+            after: The last anchor before that message, or None if it is the first. Identifies the message for an
+                agent that does not know `message_id`.
         """
-        raise NotCapable("this agent keeps no copies of files")
+        raise NotCapable("this agent cannot restore files")
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         raise NotCapable("this agent cannot change its permission mode while it runs")
@@ -173,23 +214,32 @@ class Launch(ABC):
 
 
 class Adapter(ABC):
-    """One kind of agent. Stateless: everything that lives belongs to a `Launch`."""
+    """One kind of agent. It has no state of its own but what `detect` learned; everything that runs is a `Launch`."""
 
     name: ClassVar[str]
+    """The name that users and configuration files use."""
     title: ClassVar[str]
-    capabilities: ClassVar[Capabilities]
+    """The name to show."""
+    capabilities: Capabilities
+    """What the agent can do. If that depends on the version of the CLI, set it on the instance, in `detect`."""
     environment_names: ClassVar[tuple[str, ...]] = ()
-    """Variables of the runner's environment the agent may see besides the basic ones (its API keys)."""
+    """Environment variables that the agent may see besides the basic ones, such as its API key. May contain `*`."""
 
     @abstractmethod
     async def detect(self) -> AgentInfo:
-        """Is the CLI here, which version, and if not: why, and how to get it."""
+        """Return whether the CLI is installed, its version and capabilities, or why it is not available."""
 
     @abstractmethod
-    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch: ...
+    async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
+        """Start the agent. Call `check_plan` first. Returns when the agent can receive a message.
 
-    def check(self, plan: LaunchPlan) -> None:
-        """Refuse a plan this agent cannot follow. Every `start` begins with it."""
+        Raises:
+            NotCapable: The plan needs a capability that the agent does not have.
+            AgentError: The agent did not start. No process is left.
+        """
+
+    def check_plan(self, plan: LaunchPlan) -> None:
+        """Raise NotCapable if the plan needs a capability that is not declared."""
         can, resumes = self.capabilities, plan.decision.start is LaunchMode.RESUME
         if plan.decision.start is LaunchMode.REFUSE:
             raise AgentError("this conversation belongs to another agent", code=ErrorCode.AGENT_START_FAILED)
@@ -198,26 +248,30 @@ class Adapter(ABC):
         if plan.fork_of is not None and not can.fork:
             raise NotCapable("this agent cannot fork a conversation")
         if plan.cut_at is not None and not (can.rewind if resumes else can.fork):
-            raise NotCapable("this agent cannot go back in a conversation")
+            raise NotCapable("this agent cannot rewind a conversation")
         if plan.mcp_servers and not can.mcp_servers:
-            raise NotCapable("this agent takes no MCP servers from a client", field="mcpServers")
+            raise NotCapable("this agent does not accept MCP servers from a client", field="mcpServers")
         if plan.additional_directories and not can.additional_directories:
             raise NotCapable("this agent works in one directory only", field="additionalDirectories")
 
+    # Stored conversations. `native_id` comes from outside: refuse one that is not an id of this agent, such as a path.
+
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
-        """The agent's own store holds at least one message under this id."""
+        """Whether the agent's own store holds at least one message of this conversation."""
         return False
 
-    async def conversations(
+    async def list_conversations(
         self, state_dir: str, directory: str | None, limit: int
     ) -> list[StoredConversation]:
-        """What the agent has stored, newest first; of one directory, if it is given."""
+        """Return up to `limit` stored conversations, newest first; only those of `directory` if it is given."""
         raise NotCapable("the conversations of this agent cannot be listed")
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
-        """A stored conversation in our words. Raises AgentError `conversation_missing`."""
+    async def read_history(
+        self, native_id: str, state_dir: str
+    ) -> tuple[StoredConversation, list[SessionEvent]]:
+        """Return a stored conversation as events. Raises AgentError `conversation_missing`."""
         raise NotCapable("the conversations of this agent cannot be read")
 
-    async def discard(self, native_id: str, state_dir: str) -> None:
-        """Delete the agent's own files of a conversation that we began. One that is gone is no error."""
+    async def delete_conversation(self, native_id: str, state_dir: str) -> None:
+        """Delete the agent's files of a conversation. Idempotent."""
         return

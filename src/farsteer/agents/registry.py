@@ -1,7 +1,7 @@
-"""Which agents there are: ours, and those that other packages bring.
+"""Finds adapters by name: the built-in ones, and those of other packages.
 
-A package brings an adapter by an entry point of the group `farsteer.adapters`, whose name is the agent's name and whose
-object is the `Adapter` class. Modules are imported when an agent is first used, not before.
+Another package provides an adapter with an entry point of the group `farsteer.adapters`. The entry point's name is the
+agent's name, its object is the `Adapter` class. An adapter's module is imported when the agent is first used.
 """
 
 from __future__ import annotations
@@ -16,28 +16,32 @@ from farsteer.core.errors import AgentError, ErrorCode
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP = "farsteer.adapters"
+ENTRY_POINT_GROUP = "farsteer.adapters"
 PREFERENCE = ("droid", "demo")
-"""Our agents, best first: a session that names none gets the first that is installed."""
+"""The built-in agents, best first. A session that names no agent gets the first one that is installed."""
 
-_OURS = {
+_BUILT_IN = {
     "droid": "farsteer.agents.droid.adapter:DroidAdapter",
     "demo": "farsteer.agents.demo.adapter:DemoAdapter",
 }
 
 
 def names() -> tuple[str, ...]:
-    """Every agent that can be named, ours first."""
-    return (*PREFERENCE, *sorted(_theirs()))
+    """Return the names of all agents, the built-in ones first."""
+    return (*PREFERENCE, *sorted(_entry_points()))
 
 
 @cache
 def adapter(name: str) -> Adapter:
-    """The adapter of that name. Raises AgentError."""
-    if name in _OURS:
-        module, _, attribute = _OURS[name].partition(":")
+    """Return the adapter of an agent. There is one instance per name.
+
+    Raises:
+        AgentError: `agent_unknown` if there is no such agent or its adapter cannot be loaded.
+    """
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].partition(":")
         return getattr(import_module(module), attribute)()
-    entry = _theirs().get(name)
+    entry = _entry_points().get(name)
     if entry is None:
         raise AgentError(f"unknown agent {name!r}", code=ErrorCode.AGENT_UNKNOWN, agents=list(names()))
     try:
@@ -47,12 +51,15 @@ def adapter(name: str) -> Adapter:
             f"the adapter {entry.value} cannot be loaded: {error}", code=ErrorCode.AGENT_UNKNOWN
         ) from error
     if not isinstance(found, Adapter) or found.name != name:
-        raise AgentError(f"{entry.value} is no adapter named {name!r}", code=ErrorCode.AGENT_UNKNOWN)
+        raise AgentError(f"{entry.value} is not an adapter named {name!r}", code=ErrorCode.AGENT_UNKNOWN)
     return found
 
 
 @cache
-def _theirs() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
+    """Return the entry points of other packages. A built-in name cannot be replaced."""
     from importlib.metadata import entry_points
 
-    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in _OURS}
+    return {
+        entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name not in _BUILT_IN
+    }

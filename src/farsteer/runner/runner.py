@@ -115,7 +115,9 @@ class Runner:
     async def conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
         """What an agent has stored here, where sessions may run; each that is a session already says which."""
         adapter = registry.adapter(wanted.agent)
-        found = await adapter.conversations(str(self.state_dir(adapter.name)), wanted.directory, wanted.limit)
+        found = await adapter.list_conversations(
+            str(self.state_dir(adapter.name)), wanted.directory, wanted.limit
+        )
         return [
             replace(one, session_id=self.session_of(one.agent, one.native_id))
             for one in found
@@ -185,7 +187,7 @@ class Runner:
             if native_id is None or native_id in kept:
                 continue
             try:
-                await adapter.discard(native_id, state_dir)
+                await adapter.delete_conversation(native_id, state_dir)
             except (OSError, FarsteerError):
                 _log.exception("session %s: the agent's files could not be deleted", state.id)
 

@@ -99,7 +99,7 @@ class SessionCreator:
     async def _continue(self, agent: str, native_id: str) -> SessionState:
         spec, runner = self._spec, self._runner
         state_dir = str(runner.state_dir(agent))
-        conversation, events = await registry.adapter(agent).history(native_id, state_dir)
+        conversation, events = await registry.adapter(agent).read_history(native_id, state_dir)
         self._note("history", f"{len(events)} entries of {native_id}")
         directory = self._directory(conversation.directory)
         title = spec.title or conversation.title

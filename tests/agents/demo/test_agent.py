@@ -403,7 +403,7 @@ async def test_messages_keep_the_ids_we_gave_them_also_those_into_a_running_turn
     await agent.launch.send(Prompt(turn_id=nameless, text="say bye"))
     agent.turn_ids.append(nameless)
     await agent.wait_for_end(nameless)
-    _, events = await harness.adapter.history(agent.plan.session_id, harness.state_dir)
+    _, events = await harness.adapter.read_history(agent.plan.session_id, harness.state_dir)
     asked = [event for event in events if isinstance(event, UserMessage)]
     assert [event.anchor for event in asked[:2]] == [agent.message_ids[0], steered]
     assert asked[2].anchor not in (None, ""), "one that we gave no id has one of the agent's"
@@ -413,7 +413,7 @@ async def test_thoughts_and_messages_carry_the_anchors_that_are_stored(harness: 
     agent = await harness.launch()
     await agent.run_turn("think hard\nsay done")
     live = [*agent.events_of(AgentThought), *agent.events_of(AgentMessage)]
-    _, events = await harness.adapter.history(agent.plan.session_id, harness.state_dir)
+    _, events = await harness.adapter.read_history(agent.plan.session_id, harness.state_dir)
     assert events[1:] == live
     assert all(event.anchor for event in live)
 

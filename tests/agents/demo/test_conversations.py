@@ -32,21 +32,23 @@ def told(folder: Path, *texts: str, directory: str = "/somewhere", at: int | Non
 async def test_a_list_is_newest_first_and_says_what_each_is_about(tmp_path: Path) -> None:
     old = told(tmp_path, "hello\nthere", at=1000)
     new = told(tmp_path, "x" * 100, "more", directory="/elsewhere", at=2000)
-    first, second = await ADAPTER.conversations(str(tmp_path), None, 10)
+    first, second = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (first.native_id, first.title, first.directory) == (new, "x" * 59 + "…", "/elsewhere")
     assert (first.messages, first.updated_at, first.agent) == (4, 2_000_000, "demo")
     assert (second.native_id, second.title, second.messages) == (old, "hello", 2)
-    assert [one.native_id for one in await ADAPTER.conversations(str(tmp_path), None, 1)] == [new]
-    assert [one.native_id for one in await ADAPTER.conversations(str(tmp_path), "/somewhere/.", 1)] == [old]
+    assert [one.native_id for one in await ADAPTER.list_conversations(str(tmp_path), None, 1)] == [new]
+    assert [one.native_id for one in await ADAPTER.list_conversations(str(tmp_path), "/somewhere/.", 1)] == [
+        old
+    ]
 
 
 async def test_a_file_of_an_earlier_version_is_listed_read_and_completed(tmp_path: Path) -> None:
     native_id = told(tmp_path, "hello", directory="")
-    (one,) = await ADAPTER.conversations(str(tmp_path), None, 10)
+    (one,) = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (one.native_id, one.directory, one.title) == (native_id, "", "hello")
-    assert await ADAPTER.conversations(str(tmp_path), "/somewhere", 10) == []
+    assert await ADAPTER.list_conversations(str(tmp_path), "/somewhere", 10) == []
     History.resume(str(tmp_path), native_id, directory="/somewhere").add({"role": "allow", "tool": "run"})
-    (one,) = await ADAPTER.conversations(str(tmp_path), "/somewhere", 10)
+    (one,) = await ADAPTER.list_conversations(str(tmp_path), "/somewhere", 10)
     assert one.messages == 2
 
 
@@ -70,27 +72,27 @@ async def test_a_file_of_an_earlier_version_is_listed_read_and_completed(tmp_pat
 async def test_what_is_no_conversation_is_left_out(tmp_path: Path, name: str, content: bytes) -> None:
     native_id = told(tmp_path, "hello")
     (tmp_path / name).write_bytes(content)
-    assert [one.native_id for one in await ADAPTER.conversations(str(tmp_path), None, 10)] == [native_id]
+    assert [one.native_id for one in await ADAPTER.list_conversations(str(tmp_path), None, 10)] == [native_id]
 
 
 async def test_folders_links_and_a_missing_place_are_no_conversations(tmp_path: Path) -> None:
     (tmp_path / f"{new_id()}.jsonl").mkdir()
     (tmp_path / f"{new_id()}.jsonl").symlink_to("/etc/passwd")
-    assert await ADAPTER.conversations(str(tmp_path), None, 10) == []
-    assert await ADAPTER.conversations(str(tmp_path / "missing"), None, 10) == []
+    assert await ADAPTER.list_conversations(str(tmp_path), None, 10) == []
+    assert await ADAPTER.list_conversations(str(tmp_path / "missing"), None, 10) == []
 
 
 async def test_a_long_conversation_is_listed_without_being_read_whole(tmp_path: Path) -> None:
     native_id = told(tmp_path, "begin", "x" * 600_000)
-    (one,) = await ADAPTER.conversations(str(tmp_path), None, 10)
+    (one,) = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (one.title, one.messages) == ("begin", None)
-    whole, _ = await ADAPTER.history(native_id, str(tmp_path))
+    whole, _ = await ADAPTER.read_history(native_id, str(tmp_path))
     assert whole.messages == 4
 
 
 async def test_a_conversation_is_read_with_ids_and_anchors(tmp_path: Path) -> None:
     native_id = told(tmp_path, "hello")
-    conversation, events = await ADAPTER.history(native_id, str(tmp_path))
+    conversation, events = await ADAPTER.read_history(native_id, str(tmp_path))
     assert (conversation.title, conversation.directory) == ("hello", "/somewhere")
     assert events == [
         UserMessage(item_id="u0", text="hello", anchor="u0"),
@@ -104,7 +106,7 @@ async def test_a_damaged_conversation_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / f"{native_id}.jsonl"
     path.write_bytes(b"damage\n" + path.read_bytes())
     with pytest.raises(AgentError, match="damaged") as caught:
-        await ADAPTER.history(native_id, str(tmp_path))
+        await ADAPTER.read_history(native_id, str(tmp_path))
     assert caught.value.code is ErrorCode.CONVERSATION_MISSING
 
 
@@ -115,8 +117,8 @@ async def test_discarding_deletes_every_file_of_one_conversation(tmp_path: Path)
         folder.mkdir()
         (folder / "copy").write_text("x")
     (tmp_path / f"{gone}.jsonl.new").write_text("a draft that a crash left")
-    await ADAPTER.discard(gone, str(tmp_path))
+    await ADAPTER.delete_conversation(gone, str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {f"{kept}.jsonl", f"{kept}.copies"}
-    await ADAPTER.discard(gone, str(tmp_path))
+    await ADAPTER.delete_conversation(gone, str(tmp_path))
     with pytest.raises(BadRequest):
-        await ADAPTER.discard("../victim", str(tmp_path))
+        await ADAPTER.delete_conversation("../victim", str(tmp_path))

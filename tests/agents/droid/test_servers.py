@@ -56,11 +56,10 @@ async def test_they_are_given_when_a_conversation_is_opened(start: LaunchMode, m
 
 
 def test_an_agent_that_cannot_take_them_refuses_the_plan() -> None:
-    class Plain(DroidAdapter):
-        capabilities = Capabilities(resume=True)
-
+    without_servers = DroidAdapter()
+    without_servers.capabilities = Capabilities(resume=True)
     with pytest.raises(NotCapable, match="MCP"):
-        Plain().check(plan(LaunchMode.CREATE))
-    DroidAdapter().check(plan(LaunchMode.CREATE))
+        without_servers.check_plan(plan(LaunchMode.CREATE))
+    DroidAdapter().check_plan(plan(LaunchMode.CREATE))
     with pytest.raises(NotCapable, match="one directory"):
-        DroidAdapter().check(plan(LaunchMode.CREATE, additional_directories=("/tmp",)))
+        DroidAdapter().check_plan(plan(LaunchMode.CREATE, additional_directories=("/tmp",)))

@@ -181,9 +181,9 @@ async def test_discarding_deletes_the_three_files_of_one_conversation(
     gone, stays = kept.keep(*TALK, id="talk"), kept.keep(*TALK, id="talk-2")
     adapter = DroidAdapter()
     for _ in range(2):
-        await adapter.discard(gone, "")
+        await adapter.delete_conversation(gone, "")
     assert kept.files() == [f"{stays}.jsonl", f"{stays}.settings.json", f"{stays}.settings.json.bak"]
     for name in ("*", "../talk-2", ""):
         with pytest.raises(BadRequest):
-            await adapter.discard(name, "")
-    assert len(await adapter.conversations("", None, 10)) == 1
+            await adapter.delete_conversation(name, "")
+    assert len(await adapter.list_conversations("", None, 10)) == 1

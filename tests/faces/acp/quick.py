@@ -45,5 +45,5 @@ class QuickLaunch(Launch):
 
 class QuickAdapter(DemoAdapter):
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        self.check(plan)
+        self.check_plan(plan)
         return QuickLaunch(plan, sink)

@@ -23,7 +23,7 @@ MEGABYTES = 12
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(registry._OURS, "demo", "tests.faces.acp.quick:QuickAdapter")
+    monkeypatch.setitem(registry._BUILT_IN, "demo", "tests.faces.acp.quick:QuickAdapter")
     registry.adapter.cache_clear()
     yield
     registry.adapter.cache_clear()

@@ -23,23 +23,23 @@ class HistoryContracts(ConformanceSuite):
     ) -> None:
         if not harness.adapter.capabilities.import_history:
             with pytest.raises(NotCapable):
-                await harness.adapter.conversations(harness.state_dir, None, 10)
+                await harness.adapter.list_conversations(harness.state_dir, None, 10)
             with pytest.raises(NotCapable):
-                await harness.adapter.history(new_id(), harness.state_dir)
+                await harness.adapter.read_history(new_id(), harness.state_dir)
             return
         elsewhere = harness.directory.with_name("elsewhere")
         elsewhere.mkdir()
         first = await _store_conversation(harness, "apricot")
         second = await _store_conversation(harness, "walnut", elsewhere)
-        listed = await harness.adapter.conversations(harness.state_dir, None, 1000)
+        listed = await harness.adapter.list_conversations(harness.state_dir, None, 1000)
         ids = [one.native_id for one in listed]
         assert ids.index(second) < ids.index(first)
         known = {one.native_id: one for one in listed}
         assert known[first].title, "a stored conversation must have a title"
         assert {one.agent for one in listed} == {harness.adapter.name}
         assert _is_in(known[second], elsewhere)
-        assert (await harness.adapter.conversations(harness.state_dir, None, 1))[0].native_id == second
-        there = await harness.adapter.conversations(harness.state_dir, str(harness.directory), 1000)
+        assert (await harness.adapter.list_conversations(harness.state_dir, None, 1))[0].native_id == second
+        there = await harness.adapter.list_conversations(harness.state_dir, str(harness.directory), 1000)
         assert first in [one.native_id for one in there]
         assert second not in [one.native_id for one in there], (
             "conversations of other directories must not be listed"
@@ -53,7 +53,7 @@ class HistoryContracts(ConformanceSuite):
         await remember(harness, agent, "walnut")
         await agent.launch.stop()
         assert agent.launch.native_id is not None
-        conversation, events = await harness.adapter.history(agent.launch.native_id, harness.state_dir)
+        conversation, events = await harness.adapter.read_history(agent.launch.native_id, harness.state_dir)
         assert conversation.native_id == agent.launch.native_id
         assert _is_in(conversation, harness.directory)
         asked = [event for event in events if isinstance(event, UserMessage)]
@@ -75,13 +75,13 @@ class HistoryContracts(ConformanceSuite):
     async def test_a_stored_conversation_is_resumed_under_its_own_id(self, harness: Harness) -> None:
         require_capabilities(harness, "import_history", "resume")
         native_id = await _store_conversation(harness, "apricot")
-        _, before = await harness.adapter.history(native_id, harness.state_dir)
+        _, before = await harness.adapter.read_history(native_id, harness.state_dir)
         # As an adopted conversation: another session id, and generations from 1.
         adopted = await harness.launch(harness.plan(resume=native_id))
         assert adopted.launch.native_id == native_id
         assert "apricot" in await recall(harness, adopted)
         await adopted.launch.stop()
-        _, after = await harness.adapter.history(native_id, harness.state_dir)
+        _, after = await harness.adapter.read_history(native_id, harness.state_dir)
         assert after[: len(before)] == before, "resuming must not change ids and anchors"
         assert len(after) > len(before)
 
@@ -89,7 +89,7 @@ class HistoryContracts(ConformanceSuite):
     async def test_a_missing_conversation_cannot_be_read(self, harness: Harness) -> None:
         require_capabilities(harness, "import_history")
         with pytest.raises(AgentError) as caught:
-            await harness.adapter.history(new_id(), harness.state_dir)
+            await harness.adapter.read_history(new_id(), harness.state_dir)
         assert caught.value.code is ErrorCode.CONVERSATION_MISSING
 
     @contract
@@ -99,9 +99,9 @@ class HistoryContracts(ConformanceSuite):
         victim.write_text("{}\n")
         for name in (f"../{harness.directory.name}/victim", str(victim.with_suffix("")), "..", ""):
             with pytest.raises(FarsteerError):
-                await harness.adapter.history(name, harness.state_dir)
+                await harness.adapter.read_history(name, harness.state_dir)
             with pytest.raises(FarsteerError):
-                await harness.adapter.discard(name, harness.state_dir)
+                await harness.adapter.delete_conversation(name, harness.state_dir)
         assert victim.exists()
 
     @contract
@@ -111,14 +111,16 @@ class HistoryContracts(ConformanceSuite):
             await _store_conversation(harness, "apricot"),
             await _store_conversation(harness, "walnut"),
         )
-        await harness.adapter.discard(gone, harness.state_dir)
-        await harness.adapter.discard(gone, harness.state_dir)
-        listed = [one.native_id for one in await harness.adapter.conversations(harness.state_dir, None, 1000)]
+        await harness.adapter.delete_conversation(gone, harness.state_dir)
+        await harness.adapter.delete_conversation(gone, harness.state_dir)
+        listed = [
+            one.native_id for one in await harness.adapter.list_conversations(harness.state_dir, None, 1000)
+        ]
         assert gone not in listed
         assert kept in listed
         assert not harness.has_transcript(gone)
         with pytest.raises(AgentError):
-            await harness.adapter.history(gone, harness.state_dir)
+            await harness.adapter.read_history(gone, harness.state_dir)
 
 
 async def _store_conversation(harness: Harness, word: str, directory: Path | None = None) -> str:

@@ -24,7 +24,7 @@ ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
 class DemoAdapter(Adapter):
     name: ClassVar[str] = "demo"
     title: ClassVar[str] = "Demo agent"
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    capabilities = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_model=True, live_mode=True,
         live_effort=True, file_restore=True, approvals=True, questions=True, plans=True, images=True, usage=True,
         import_history=True, mcp_servers=True, additional_directories=True,
@@ -37,7 +37,7 @@ class DemoAdapter(Adapter):
         )  # fmt: skip
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
-        self.check(plan)
+        self.check_plan(plan)
         for name in (plan.decision.native_id, plan.fork_of):
             if name is not None:
                 check_id(name, "session")
@@ -46,13 +46,15 @@ class DemoAdapter(Adapter):
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and has_messages(state_dir, native_id)
 
-    async def conversations(
+    async def list_conversations(
         self, state_dir: str, directory: str | None, limit: int
     ) -> list[StoredConversation]:
         return await asyncio.to_thread(conversations.stored, state_dir, directory, limit)
 
-    async def history(self, native_id: str, state_dir: str) -> tuple[StoredConversation, list[SessionEvent]]:
+    async def read_history(
+        self, native_id: str, state_dir: str
+    ) -> tuple[StoredConversation, list[SessionEvent]]:
         return await asyncio.to_thread(conversations.whole, state_dir, native_id)
 
-    async def discard(self, native_id: str, state_dir: str) -> None:
+    async def delete_conversation(self, native_id: str, state_dir: str) -> None:
         await asyncio.to_thread(conversations.discard, state_dir, native_id)

@@ -303,7 +303,7 @@ def make_plan(
     environment = {**environment, LAUNCH_VARIABLE: str(LaunchMark(home, generation, state.id))}
     return LaunchPlan(
         session_id=state.id, directory=state.directory, generation=generation, decision=decided,
-        permission_mode=state.permission_mode, model=state.model, effort=state.effort, source=spec.source,
+        permission_mode=state.permission_mode, model=state.model, effort=state.effort,
         options=spec.options, environment=environment, state_dir=state_dir, startup_timeout=startup,
         fork_of=fork_of, cut_at=state.cut_at if cuts else None, mcp_servers=spec.mcp_servers,
         additional_directories=spec.additional_directories,
