@@ -1,4 +1,4 @@
-"""`python -m farsteer`."""
+"""Runs the command line as `python -m farsteer`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The real command, as a process of its own."""
+"""Runs the real `farsteer` command as a process."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ async def finish(process: Process, text: str | None = None) -> Result:
 
 
 async def farsteer(*argv: str, text: str | None = None, cwd: Path | str | None = None) -> Result:
-    """Run it to its end; `text` is piped into it."""
+    """Run a command to its end; `text` is its stdin."""
     stdin = asyncio.subprocess.DEVNULL if text is None else PIPE
     return await finish(await start(*argv, stdin=stdin, cwd=cwd), text)

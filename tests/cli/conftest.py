@@ -2,16 +2,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from farsteer.cli import context
-from farsteer.cli.failure import failed
-from farsteer.cli.main import MODULES
-from farsteer.client.access import HubFile, hub_file
+from farsteer.cli import context, main
+from farsteer.cli.errors import report_error
+from farsteer.client.config import HubFile, hub_file
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import encode
 from tests.cli.command import Result
@@ -19,8 +17,8 @@ from tests.support.stack import OWNER, Stack, farsteer
 
 
 @pytest.fixture
-def desk(home: Path) -> Path:
-    """Where the agent works."""
+def project(home: Path) -> Path:
+    """The directory that the agent works in."""
     path = home.parent / "project"
     path.mkdir()
     return path
@@ -28,7 +26,7 @@ def desk(home: Path) -> Path:
 
 @pytest.fixture
 async def hub(home: Path) -> AsyncIterator[Stack]:
-    """A hub that other commands on this home find, as if `farsteer up` ran."""
+    """A hub that other commands on this home directory find, as if `farsteer up` ran."""
     async with farsteer(home) as stack:
         (home / "token").write_text(OWNER)
         (home / "token").chmod(0o600)
@@ -36,26 +34,26 @@ async def hub(home: Path) -> AsyncIterator[Stack]:
         yield stack
 
 
-Here = Callable[..., Awaitable[Result]]
+RunCommand = Callable[..., Awaitable[Result]]
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """A command inside this process and its loop: all of it but the start of an interpreter."""
-    works: list[Coroutine[Any, Any, int]] = []
-    monkeypatch.setattr(context, "run", lambda work: works.append(work) or 0)
+def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
+    """Runs a command in this process and event loop, which is faster than starting an interpreter."""
+    coroutines: list[Coroutine[Any, Any, int]] = []
+    monkeypatch.setattr(context, "run", lambda work: coroutines.append(work) or 0)
 
-    async def call(name: str, *argv: str) -> Result:
+    async def run(name: str, *argv: str) -> Result:
         capsys.readouterr()
         try:
-            code = import_module(f"farsteer.cli.{MODULES.get(name, name)}").main(argv)
-            if works:
-                code = await works.pop()
+            code = main.run_command(name, argv)
+            if coroutines:
+                code = await coroutines.pop()
         except FarsteerError as error:
-            code = failed(error)
+            code = report_error(error)
         except SystemExit as error:
             code = int(error.code or 0)
-        said = capsys.readouterr()
-        return Result(code, said.out, said.err)
+        captured = capsys.readouterr()
+        return Result(code, captured.out, captured.err)
 
-    return call
+    return run

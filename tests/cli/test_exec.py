@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from farsteer.client.access import running_hub
+from farsteer.client.config import running_hub
 from tests.cli.command import farsteer, finish, start
-from tests.cli.conftest import Here
+from tests.cli.conftest import RunCommand
 from tests.support.stack import Stack
 
 
@@ -22,20 +22,20 @@ def entries(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-async def test_an_answer_without_a_hub(desk: Path) -> None:
-    result = await farsteer("exec", "say hello there", cwd=desk)
+async def test_an_answer_without_a_hub(project: Path) -> None:
+    result = await farsteer("exec", "say hello there", cwd=project)
     assert (result.code, result.out, result.err) == (0, "hello there\n", "")
 
 
-async def test_the_prompt_from_stdin(desk: Path) -> None:
-    assert (await farsteer("exec", text="say from a pipe", cwd=desk)).out == "from a pipe\n"
-    result = await farsteer("exec", "-", text="  \n", cwd=desk)
+async def test_the_prompt_from_stdin(project: Path) -> None:
+    assert (await farsteer("exec", text="say from a pipe", cwd=project)).out == "from a pipe\n"
+    result = await farsteer("exec", "-", text="  \n", cwd=project)
     assert result.code == 2
     assert "empty" in result.err
 
 
-async def test_json_is_the_log_and_then_the_result(home: Path, here: Here) -> None:
-    result = await here("exec", "--output-format", "json", "say hello")
+async def test_json_is_the_log_and_then_the_result(home: Path, run_command: RunCommand) -> None:
+    result = await run_command("exec", "--output-format", "json", "say hello")
     assert result.code == 0
     *log, last = entries(result.out)
     assert {line["type"] for line in log} == {"message-received"}
@@ -47,24 +47,24 @@ async def test_json_is_the_log_and_then_the_result(home: Path, here: Here) -> No
     assert {line["sessionId"] for line in log} == {last["sessionId"]}
 
 
-async def test_nobody_there_means_no(desk: Path) -> None:
-    result = await farsteer("exec", "write note.txt hello", cwd=desk)
+async def test_nobody_there_means_no(project: Path) -> None:
+    result = await farsteer("exec", "write note.txt hello", cwd=project)
     assert result.code == 4
-    assert "denied, nobody is here to answer" in result.err
+    assert "denied, because nobody can answer here" in result.err
     assert "--permission-mode" in result.err
-    assert not (desk / "note.txt").exists()
+    assert not (project / "note.txt").exists()
 
 
-async def test_yolo_and_modes_need_nobody(desk: Path, here: Here) -> None:
-    assert (await here("exec", "--yolo", "--cwd", str(desk), "write a.txt hello")).code == 0
+async def test_yolo_and_modes_need_nobody(project: Path, run_command: RunCommand) -> None:
+    assert (await run_command("exec", "--yolo", "--cwd", str(project), "write a.txt hello")).code == 0
     assert (
-        await here("exec", "--permission-mode", "acceptEdits", "--cwd", str(desk), "write b.txt hi")
+        await run_command("exec", "--permission-mode", "acceptEdits", "--cwd", str(project), "write b.txt hi")
     ).code == 0
-    assert sorted(path.name for path in desk.iterdir()) == ["a.txt", "b.txt"]
+    assert sorted(path.name for path in project.iterdir()) == ["a.txt", "b.txt"]
 
 
-async def test_a_crash_is_a_failure(home: Path, here: Here) -> None:
-    result = await here("exec", "crash")
+async def test_a_crash_is_a_failure(home: Path, run_command: RunCommand) -> None:
+    result = await run_command("exec", "crash")
     assert result.code == 1
     assert "farsteer: the turn ended as crashed" in result.err
 
@@ -79,31 +79,33 @@ async def test_a_crash_is_a_failure(home: Path, here: Here) -> None:
         (["--permission-mode", "reckless"], 2, "reckless"),
     ],
 )
-async def test_what_cannot_be_says_why(home: Path, here: Here, argv: list[str], code: int, said: str) -> None:
-    result = await here("exec", *argv, "hello")
+async def test_what_cannot_be_says_why(
+    home: Path, run_command: RunCommand, argv: list[str], code: int, said: str
+) -> None:
+    result = await run_command("exec", *argv, "hello")
     assert (result.code, result.out) == (code, "")
     assert said in result.err
 
 
 async def test_a_directory_of_this_machine_is_not_taken_for_one_of_another(
-    hub: Stack, here: Here, monkeypatch: pytest.MonkeyPatch
+    hub: Stack, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("farsteer.cli.execution.socket.gethostname", lambda: "another-host")
-    result = await here("exec", "hello")
+    monkeypatch.setattr("farsteer.cli.terminal.execution.socket.gethostname", lambda: "another-host")
+    result = await run_command("exec", "hello")
     assert result.code == 2
     assert "--cwd" in result.err
 
 
-async def test_a_session_goes_on(home: Path, here: Here) -> None:
-    first = await here("exec", "--output-format", "json", "say one")
+async def test_a_session_goes_on(home: Path, run_command: RunCommand) -> None:
+    first = await run_command("exec", "--output-format", "json", "say one")
     session = entries(first.out)[-1]["sessionId"]
-    second = await here("exec", "--session", session[:8], "history")
+    second = await run_command("exec", "--session", session[:8], "history")
     assert second.code == 0
     assert "say one" in second.out
 
 
-async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stack, desk: Path) -> None:
-    result = await farsteer("exec", "say through the hub", cwd=desk)
+async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stack, project: Path) -> None:
+    result = await farsteer("exec", "say through the hub", cwd=project)
     assert (result.code, result.out) == (0, "through the hub\n")
     account = await hub.sign_in()
     [session] = (await account.get_json("/api/sessions"))["sessions"]
@@ -111,8 +113,8 @@ async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stac
     await account.until(session["id"], "stopped")
 
 
-async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, desk: Path) -> None:
-    process = await start("exec", "--approvals", "wait", "write note.txt hello", cwd=desk)
+async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, project: Path) -> None:
+    process = await start("exec", "--approvals", "wait", "write note.txt hello", cwd=project)
     account = await hub.sign_in()
     asked: list[Any] = []
     async with asyncio.timeout(30):
@@ -123,12 +125,12 @@ async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, desk: Path) -> N
     await account.post_json(path)
     result = await finish(process)
     assert result.code == 0
-    assert (desk / "note.txt").read_text().strip() == "hello"
+    assert (project / "note.txt").read_text().strip() == "hello"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_interrupting_ends_the_turn_and_leaves_nothing(desk: Path, number: int) -> None:
-    process = await start("exec", "slow 2000", cwd=desk)
+async def test_interrupting_ends_the_turn_and_leaves_nothing(project: Path, number: int) -> None:
+    process = await start("exec", "slow 2000", cwd=project)
     assert process.stdout is not None
     async with asyncio.timeout(30):
         await process.stdout.readexactly(5)
@@ -139,8 +141,8 @@ async def test_interrupting_ends_the_turn_and_leaves_nothing(desk: Path, number:
     assert "Traceback" not in result.err
 
 
-async def test_a_second_interrupt_leaves_at_once(desk: Path) -> None:
-    process = await start("exec", "ignore interrupt", cwd=desk)
+async def test_a_second_interrupt_leaves_at_once(project: Path) -> None:
+    process = await start("exec", "ignore interrupt", cwd=project)
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(30):
@@ -151,12 +153,12 @@ async def test_a_second_interrupt_leaves_at_once(desk: Path) -> None:
     assert (await finish(process)).code == 130
 
 
-async def test_one_home_one_exec_and_it_says_what_to_do(desk: Path, home: Path) -> None:
-    process = await start("exec", "slow 2000", cwd=desk)
+async def test_one_home_one_exec_and_it_says_what_to_do(project: Path, home: Path) -> None:
+    process = await start("exec", "slow 2000", cwd=project)
     assert process.stdout is not None
     async with asyncio.timeout(30):
         await process.stdout.readexactly(5)
-    second = await farsteer("exec", "say hello", cwd=desk)
+    second = await farsteer("exec", "say hello", cwd=project)
     assert second.code == 1
     assert str(process.pid) in second.err
     assert "farsteer up" in second.err
@@ -165,7 +167,7 @@ async def test_one_home_one_exec_and_it_says_what_to_do(desk: Path, home: Path) 
     assert running_hub(home) is None
 
 
-def test_without_a_hub_it_loads_no_server_and_no_http(desk: Path) -> None:
+def test_without_a_hub_it_loads_no_server_and_no_http(project: Path) -> None:
     script = (
         "import sys\n"
         "from farsteer.cli.main import main\n"
@@ -174,6 +176,6 @@ def test_without_a_hub_it_loads_no_server_and_no_http(desk: Path) -> None:
         "sys.exit(f'loaded {heavy}' if heavy else code)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=desk, capture_output=True, text=True, timeout=45
+        [sys.executable, "-c", script], cwd=project, capture_output=True, text=True, timeout=45
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from farsteer import __version__
-from farsteer.cli.failure import NEXT
+from farsteer.cli.errors import HINTS
 from farsteer.cli.main import COMMANDS, main
 from farsteer.core.errors import ErrorCode
 from tests.cli.command import farsteer, finish, start
@@ -68,7 +68,8 @@ def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("sesions", "farsteer sessions"), ("zzz", "lists them"), ("--frob", "no option")]
+    ("name", "hint"),
+    [("sesions", "farsteer sessions"), ("zzz", "lists the commands"), ("--frob", "unknown option")],
 )
 def test_an_unknown_command(name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name]) == 2
@@ -87,7 +88,7 @@ async def test_without_a_hub_it_says_how_to_start_one(home: Path, free_port: int
     assert result.code == 3
     assert result.err == (
         f"farsteer: no hub at http://127.0.0.1:{free_port}: nothing listens there; "
-        "start a hub with `farsteer up`, or name another with --hub\n"
+        "start a hub with `farsteer up`, or choose another with --hub\n"
     )
 
 
@@ -100,7 +101,7 @@ async def test_a_traceback_only_when_asked_for(home: Path, monkeypatch: pytest.M
 
 
 def test_every_hint_is_for_a_code_that_exists() -> None:
-    assert set(NEXT) <= set(ErrorCode)
+    assert set(HINTS) <= set(ErrorCode)
 
 
 async def test_a_reader_that_leaves_is_no_error(home: Path) -> None:

@@ -1,4 +1,4 @@
-"""`farsteer sessions`, `agents`, `token` and `doctor` at a hub."""
+"""`farsteer sessions` with a hub."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Here
-from tests.support.stack import OWNER, Stack
+from tests.cli.conftest import RunCommand
+from tests.support.stack import Stack
 
 
-async def test_sessions_from_list_to_delete(hub: Stack, here: Here) -> None:
-    empty = await here("sessions")
+async def test_sessions_from_list_to_delete(hub: Stack, run_command: RunCommand) -> None:
+    empty = await run_command("sessions")
     assert (empty.code, empty.out) == (0, "")
     assert "no sessions" in empty.err
     account = await hub.sign_in()
     first = await hub.create(account, title="the first one")
     second = await hub.create(account, title="the second \x1b[2Jone")
 
-    listed = await here("sessions")
+    listed = await run_command("sessions")
     assert {line.split()[0] for line in listed.lines[1:]} == {first[:8], second[:8]}
     assert "\x1b" not in listed.out
-    shown = await here("sessions", "show", first[:8])
+    shown = await run_command("sessions", "show", first[:8])
     assert first in shown.out
     assert "the first one" in shown.out
-    assert (await here("sessions", "rename", first, "another", "title")).code == 0
+    assert (await run_command("sessions", "rename", first, "another", "title")).code == 0
     await account.shows(first, title="another title")
 
-    assert (await here("sessions", "stop", first, second)).code == 0
+    assert (await run_command("sessions", "stop", first, second)).code == 0
     await account.until(first, "stopped")
-    assert (await here("sessions", "resume", first[:8])).code == 0
+    assert (await run_command("sessions", "resume", first[:8])).code == 0
     await account.until(first, "idle")
 
-    refused = await here("sessions", "delete", first)
+    refused = await run_command("sessions", "delete", first)
     assert refused.code == 2
     assert "--yes" in refused.err
-    assert (await here("sessions", "delete", "--yes", first, second)).code == 0
-    assert (await here("sessions", "--json")).out == ""
+    assert (await run_command("sessions", "delete", "--yes", first, second)).code == 0
+    assert (await run_command("sessions", "--json")).out == ""
 
 
 @pytest.mark.parametrize(
@@ -51,73 +51,54 @@ async def test_sessions_from_list_to_delete(hub: Stack, here: Here) -> None:
     ],
 )
 async def test_a_session_that_is_not_there(
-    hub: Stack, here: Here, argv: list[str], code: int, said: str
+    hub: Stack, run_command: RunCommand, argv: list[str], code: int, said: str
 ) -> None:
-    result = await here("sessions", *argv)
+    result = await run_command("sessions", *argv)
     assert result.code == code
     assert said in result.err
 
 
-async def test_an_ambiguous_beginning_is_refused(hub: Stack, here: Here) -> None:
+async def test_an_ambiguous_beginning_is_refused(hub: Stack, run_command: RunCommand) -> None:
     account = await hub.sign_in()
     for _ in range(2):
         await hub.create(account, title="twin")
-    result = await here("sessions", "show", "")
+    result = await run_command("sessions", "show", "")
     assert result.code == 2
-    assert "2 sessions begin with" in result.err
+    assert "2 session ids start with" in result.err
     assert "twin" in result.err
 
 
-async def test_tokens(hub: Stack, here: Here, home: Path) -> None:
-    assert (await here("token")).out == f"{home / 'token'}\n"
-    created = await here("token", "create", "build server", "--scope", "read", "--expires", "2h")
-    secret = created.out.strip()
-    assert len(secret) > 20
-    assert secret not in created.err
-    listed = await here("token", "list")
-    assert "build server" in listed.out
-    assert secret not in listed.out
-    token_id = next(line.split()[0] for line in listed.lines if "build server" in line)
-    assert (await here("token", "revoke", token_id)).code == 0
-    assert (await here("token", "revoke", token_id)).code == 1
-    assert (await here("token", "create", "x", "--expires", "soon")).code == 2
-    assert OWNER not in listed.out
+async def test_a_conversation_is_rewound_forked_and_exported(hub: Stack, run_command: RunCommand) -> None:
+    account = await hub.sign_in()
+    session = await hub.create(account, permissionMode="yolo")
+    await account.turn(session, "remember the dolphin")
+    await account.turn(session, "write whales.txt hello")
+    log = await run_command("sessions", "log", session[:8])
+    numbers = {line.split(maxsplit=1)[1]: line.split()[0] for line in log.lines}
+    assert [*numbers] == ["remember the dolphin", "write whales.txt hello"]
 
+    forked = await run_command("sessions", "fork", session[:8], "--title", "branch")
+    assert (await account.session(forked.out.strip()))["title"] == "branch"
 
-async def test_agents(hub: Stack, here: Here) -> None:
-    local = await here("agents")
-    assert local.code == 0
-    assert "demo" in local.out
-    everywhere = await here("agents", "--all")
-    assert "demo" in everywhere.out
-    help_text = await here("agents", "demo", "--help")
-    assert help_text.code == 0
-    assert "run <command>" in help_text.out
-    assert json.loads((await here("agents", "demo", "--json")).out)["name"] == "demo"
-    nobody = await here("agents", "nobody")
-    assert nobody.code == 1
-    assert "farsteer agents" in nobody.err
+    back = await run_command("sessions", "rewind", session[:8], numbers["write whales.txt hello"])
+    assert back.out.strip() == "write whales.txt hello"
+    assert "files: full" in back.err
+    assert not (Path(hub.directory()) / "whales.txt").exists()
+    assert [line.split(maxsplit=1)[1] for line in (await run_command("sessions", "log", session)).lines] == [
+        "remember the dolphin"
+    ]
 
+    lines = (await run_command("sessions", "export", session[:8])).lines
+    assert json.loads(lines[0])["session"]["id"] == session
+    page = await run_command("sessions", "export", session[:8], "--format", "markdown")
+    assert "remember the dolphin" in page.out
 
-async def test_the_doctor_finds_nothing_wrong(hub: Stack, here: Here) -> None:
-    result = await here("doctor")
-    assert result.code == 0, result.out
-    assert f"at {hub.url}" in result.out
-    assert "1 of 1 machines connected" in result.out
-    assert "agent demo" in result.out
-
-
-async def test_the_doctor_says_what_is_wrong_and_what_to_do(here: Here, home: Path, free_port: int) -> None:
-    fresh = await here("doctor", "--port", str(free_port))
-    assert fresh.code == 0
-    assert "`farsteer up` starts one" in fresh.out
-    assert f"port {free_port} is free" in fresh.out
-    (home / "token").write_text("secret-token")
-    (home / "token").chmod(0o644)
-    home.chmod(0o755)
-    result = await here("doctor", "--hub", f"http://127.0.0.1:{free_port}")
-    assert result.code == 1
-    assert f"chmod 600 {home / 'token'}" in result.out
-    assert f"chmod 700 {home}" in result.out
-    assert "nothing listens there" in result.out
-    assert "secret-token" not in result.out + result.err
+    for argv, said in (
+        (["rewind", session], "farsteer sessions log"),
+        (["rewind", session, "x"], "farsteer sessions log"),
+        (["fork", session, "1", "2"], "farsteer sessions log"),
+        (["rewind", session, "999"], "999"),
+    ):
+        refused = await run_command("sessions", *argv)
+        assert refused.code in (1, 2), argv
+        assert said in refused.err

@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farsteer.cli.text import ago, clean, columns, facts_table, one_line, table
+from farsteer.cli.terminal.text import ago, clean, columns, facts_table, one_line, table
 
 
 @given(st.text())

@@ -1,12 +1,15 @@
 """A live stream outlives its connections: nothing missing, nothing twice, and a gap is said aloud."""
 
 import json
+from itertools import pairwise
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from farsteer.client import AsyncClient, Gap, LiveEvent, stream
-from farsteer.client.sse import EventParser
+from farsteer.client.stream import SseEvent, SseParser
 from farsteer.core import errors
 from farsteer.core.events import AgentMessage, Other
 from tests.client.fake_hub import URL, FakeHub, error
@@ -142,7 +145,7 @@ async def test_what_the_stream_says_about_itself_is_no_event(hub: FakeHub, clien
 async def test_an_endless_event_ends_the_connection(
     hub: FakeHub, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "EventParser", lambda: EventParser(limit=1000))
+    monkeypatch.setattr(stream, "SseParser", lambda: SseParser(limit=1000))
     hub.stream(ready("e-0"), b"data: " + b"x" * 2000)
     events = client.events()
     with pytest.raises(errors.TooLarge):
@@ -189,10 +192,10 @@ async def test_a_hub_that_was_never_there_is_an_error(hub: FakeHub, client: Asyn
         await anext(client.events())
 
 
-async def test_patience_ends(hub: FakeHub, client: AsyncClient) -> None:
+async def test_reconnecting_ends_after_its_timeout(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("e-0"), sync(1), CUT)
     hub.script(httpx.ConnectError("refused"))
-    events = client.events(patience=0.0)
+    events = client.events(reconnect_timeout=0.0)
     await anext(events)
     with pytest.raises(errors.Unavailable):
         await anext(events)
@@ -214,3 +217,50 @@ async def test_closing_the_client_ends_its_streams(hub: FakeHub, client: AsyncCl
     await anext(events)
     await client.aclose()
     assert [event async for event in events] == []
+
+
+WIRE = (
+    b": hello\n\n"
+    b'event: ready\ndata: {"cursor":"e-1"}\n\n'
+    b'id: e-2\ndata: {"type":"a"}\n\n'
+    b": heartbeat\n\n"
+    b"data: one\r\ndata: two\r\nid: e-3\r\n\r\n"
+    b"data:tight\n\n"
+    b"retry: 3\nunknown: x\n\n"
+    b"data: unfinished\n"
+)
+EVENTS = [
+    SseEvent("ready", b'{"cursor":"e-1"}', None),
+    SseEvent("message", b'{"type":"a"}', "e-2"),
+    SseEvent("message", b"one\ntwo", "e-3"),
+    SseEvent("message", b"tight", None),
+]
+
+
+@given(st.lists(st.integers(0, len(WIRE)), max_size=20))
+def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
+    parser = SseParser()
+    marks = [0, *sorted(cuts), len(WIRE)]
+    pieces = [WIRE[a:b] for a, b in pairwise(marks)]
+    assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
+
+
+def test_an_endless_event_is_refused() -> None:
+    parser = SseParser(limit=1000)
+    parser.feed(b"data: " + b"x" * 900)
+    with pytest.raises(errors.TooLarge):
+        parser.feed(b"x" * 200)
+
+
+def test_endless_lines_of_one_event_are_refused() -> None:
+    parser = SseParser(limit=1000)
+    for _ in range(50):
+        parser.feed(b"data: " + b"x" * 19 + b"\n")
+    with pytest.raises(errors.TooLarge):
+        parser.feed(b"data: " + b"x" * 50 + b"\n")
+
+
+def test_the_limit_is_per_event() -> None:
+    parser = SseParser(limit=1000)
+    for _ in range(100):
+        assert len(parser.feed(b"data: " + b"x" * 900 + b"\n\n: beat\n\n")) == 1

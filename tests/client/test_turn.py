@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from farsteer.client.live import Gap, LiveEvent
+from farsteer.client.live_events import Gap, LiveEvent
 from farsteer.client.turn import Turn, TurnResult, TurnUpdate
 from farsteer.core import errors
 from farsteer.core import events as ev

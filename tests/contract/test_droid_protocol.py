@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.cli.embedded import embedded
+from farsteer.cli.daemon.in_process import in_process_hub
 from farsteer.core.ids import is_uuid
 from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import (
@@ -42,7 +42,7 @@ def desk(home: Path) -> Path:
 
 @pytest.fixture
 async def client(home: Path) -> AsyncIterator[DroidClient]:
-    async with droid_here(partial(embedded, home), ServerOptions(agent="demo")) as client:
+    async with droid_here(partial(in_process_hub, home), ServerOptions(agent="demo")) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from farsteer import AsyncClient
-from farsteer.client.access import find_token
+from farsteer.client.config import find_token
 from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from farsteer.agents import registry
 from farsteer.agents.base import Adapter
-from farsteer.cli.lifetime import end
-from farsteer.cli.local import LocalLink
+from farsteer.cli.daemon.in_process import MemoryLink
+from farsteer.cli.daemon.process import cancel_tasks
 from farsteer.core.api import CreateSession, SessionCreated, SessionNotCreated
 from farsteer.core.events import Delta, decode_entry
 from farsteer.core.session import SessionState
@@ -58,7 +58,7 @@ class World:
         self.chats: dict[str, Chat] = {}
         self.synced: list[SyncEvent] = []
         """Everything that the hub has broadcast."""
-        self._link: LocalLink | None = None
+        self._link: MemoryLink | None = None
         self._running: asyncio.Task[None] | None = None
 
     def limit(self, **limits: float) -> None:
@@ -85,7 +85,7 @@ class World:
 
     async def start_runner(self) -> None:
         self.runner = await Runner.open(self.home, limits=self.limits)
-        link = self._link = LocalLink(self.hub)
+        link = self._link = MemoryLink(self.hub)
         self._running = asyncio.create_task(self.runner.run(link.connect))
         await eventually(self.runner.connected.is_set)
 
@@ -98,7 +98,7 @@ class World:
         await self._cut_link()
         await self.stop_hub()
         await self.start_hub()
-        link = self._link = LocalLink(self.hub)
+        link = self._link = MemoryLink(self.hub)
         self._running = asyncio.create_task(runner.run(link.connect))
         await eventually(runner.connected.is_set)
 
@@ -119,7 +119,7 @@ class World:
             actor._timers.cancel_all()
             life = actor._launcher.life
             if life is not None and life._task is not None:
-                await end(life._task)
+                await cancel_tasks(life._task)
             if actor._log._saving is not None:
                 actor._log._saving.cancel()
         for agent in self.agents.values():
@@ -134,7 +134,7 @@ class World:
 
     async def _cut_link(self) -> None:
         if self._running is not None:
-            await end(self._running)
+            await cancel_tasks(self._running)
         if self._link is not None:
             await self._link.close()
         self._running = self._link = None

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from farsteer.cli.local import running
-from farsteer.client.access import hub_file, token_file
+from farsteer.cli.daemon.in_process import connected_runner
+from farsteer.client.config import hub_file, token_file
 from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
 from tests.support.eventually import eventually
@@ -99,7 +99,7 @@ class Stack:
         return account
 
     async def start_runner(self) -> None:
-        await self.runner.enter_async_context(running(self.hub, self.home))
+        await self.runner.enter_async_context(connected_runner(self.hub, self.home))
 
     async def stop_runner(self) -> None:
         await self.runner.aclose()

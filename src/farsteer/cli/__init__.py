@@ -1,1 +1,1 @@
-"""The command line: one module per command, loaded when it is called."""
+"""The `farsteer` command: `commands/` has one module per command, `terminal/` and `daemon/` have what they share."""

@@ -1,6 +1,6 @@
-"""`farsteer`: finds the command and turns what went wrong into one line and an exit code.
+"""The entry point of `farsteer`: finds the command, runs it and turns an error into one line and an exit code.
 
-Nothing is imported here that the chosen command does not need: `farsteer --version` must be there at once.
+A command's module is imported only when the command runs, so that `farsteer --version` starts fast.
 """
 
 from __future__ import annotations
@@ -9,21 +9,33 @@ import os
 import sys
 from collections.abc import Sequence
 
+from farsteer.cli.exit_codes import INTERRUPTED, SUCCESS, USAGE_ERROR
+
 COMMANDS = {
-    "up": "start hub, runner and demo agent on this machine",
-    "exec": "one prompt, one answer; needs no hub",
+    "up": "start the hub, a runner and the demo agent on this machine",
+    "exec": "send one prompt and print the answer; needs no running hub",
     "sessions": "list, show, stop, resume, rewind, fork, export and delete sessions",
-    "attach": "follow a session in this terminal, talk to it, answer what it asks",
-    "import": "adopt what an agent on a machine has talked about before",
-    "usage": "tokens and cost per day, model, session or turn",
-    "agents": "which agents there are, where, and how to get them",
-    "doctor": "what is installed, what is missing and how to get it",
-    "token": "access tokens: create, list, revoke",
-    "acp": "an agent for editors: Zed, JetBrains, Neovim, Toad",
-    "login": "remember a hub elsewhere and its access token",
-    "logout": "forget them",
-    "hub": "start the hub alone",
-    "runner": "connect this machine to a hub elsewhere",
+    "attach": "follow a session in this terminal, write to it, answer its approvals",
+    "import": "turn conversations that an agent has stored into sessions",
+    "usage": "show tokens and cost per day, model, session or turn",
+    "agents": "list the agents, what they can do and how to install them",
+    "doctor": "check this machine and say how to fix what is missing",
+    "token": "create, list and revoke access tokens",
+    "acp": "serve an editor over ACP: Zed, JetBrains, Neovim, Toad",
+    "login": "store the address of a hub and an access token for it",
+    "logout": "remove what `farsteer login` stored",
+    "hub": "start a hub without a runner",
+    "runner": "connect this machine to a hub",
+}
+
+# Modules in farsteer.cli.commands that hold several commands or cannot have the command's name.
+_MODULES = {
+    "up": "daemons",
+    "hub": "daemons",
+    "runner": "daemons",
+    "logout": "login",
+    "token": "tokens",
+    "import": "imports",
 }
 
 OVERVIEW = """\
@@ -33,46 +45,42 @@ usage: farsteer COMMAND [options]
 
 {commands}
 
-  farsteer COMMAND --help     what a command takes, with examples
+  farsteer COMMAND --help     options of a command, with examples
   farsteer --version
 
-begin with:
+first steps:
 
-  farsteer exec "hello"       a first answer, from the demo agent
-  farsteer agents demo        what you can say to it
-  farsteer up                 then, in another terminal: farsteer attach
+  farsteer exec "hello"       get a first answer, from the demo agent
+  farsteer agents demo        see what the demo agent understands
+  farsteer up                 then run `farsteer attach` in another terminal
 
-Data and the access token are in $FARSTEER_HOME (~/.farsteer). Commands find the
-hub that `farsteer up` runs there; another one is given by --hub URL or
-$FARSTEER_HUB, with its access token in $CLI_API_TOKEN.
+Data and the access token are stored in $FARSTEER_HOME (default: ~/.farsteer).
+Commands use the hub that `farsteer up` runs there. To use another hub, pass
+--hub URL or set $FARSTEER_HUB, and set $CLI_API_TOKEN to its access token.
 
-exit codes: 0 done, 1 failed, 2 wrong usage, 3 no hub or machine reachable,
-4 exec denied something because nobody was there to approve it, 130 interrupted.
-FARSTEER_DEBUG=1 shows where an error came from."""
-
-# Where a command's module cannot have its name: `token` is a module of Python's own, `import` is its word.
-MODULES = {"token": "tokens", "import": "imports"}
-
-DONE, FAILED, USAGE, UNREACHABLE, UNANSWERED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+exit codes: 0 success, 1 failure, 2 wrong usage, 3 no hub or machine reachable,
+4 exec denied an approval because nobody could answer it, 130 interrupted.
+FARSTEER_DEBUG=1 prints the traceback of an error."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in `argv` (default: `sys.argv`) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(arguments)
-        # While a broken pipe can still be caught: what is left would be written after the last handler.
+        # Raises BrokenPipeError here, where it is caught, instead of while the interpreter exits.
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        return DONE
+        return SUCCESS
     finally:
-        _let_go()
+        _discard_unwritable_output()
     return code
 
 
-def _let_go() -> None:
-    """Whoever read our output may have had enough; Python must not complain once more, or fail, while it exits."""
+def _discard_unwritable_output() -> None:
+    """Point closed output streams to /dev/null, because Python reports an error if the flush at exit fails."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -86,49 +94,60 @@ def _dispatch(arguments: list[str]) -> int:
         from farsteer import __version__
 
         print(f"farsteer {__version__}")
-        return DONE
+        return SUCCESS
     if name in ("help", "-h", "--help"):
         if len(arguments) > 1 and arguments[1] in COMMANDS:
             return _run(arguments[1], ["--help"])
-        print(overview())
-        return DONE
+        print(_overview())
+        return SUCCESS
     if name not in COMMANDS:
-        return _unknown(name)
+        return _report_unknown(name)
     return _run(name, arguments[1:])
 
 
-def overview() -> str:
+def _overview() -> str:
     from farsteer import __version__
 
-    commands = "\n".join(f"  {name:<10}{about}" for name, about in COMMANDS.items())
+    commands = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
     return OVERVIEW.format(version=__version__, commands=commands)
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    from importlib import import_module
-
-    from farsteer.cli.lean import import_msgspec
-
-    import_msgspec()
-    from farsteer.cli.failure import failed
+    from farsteer.cli.errors import report_error
 
     try:
-        return import_module(f"farsteer.cli.{MODULES.get(name, name)}").main(arguments)
+        return run_command(name, arguments)
     except (KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:  # noqa: BLE001
-        # The one place where an error of any kind becomes a line: the traceback is for FARSTEER_DEBUG=1.
-        return failed(error)
+        # A person sees one line, whatever the error is. FARSTEER_DEBUG=1 prints the traceback.
+        return report_error(error)
 
 
-def _unknown(name: str) -> int:
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Import the module of a command and call its `NAME_command` function.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        FarsteerError: What the command failed with.
+        SystemExit: From argparse, for `--help` and wrong arguments.
+    """
+    from importlib import import_module
+
+    module = import_module(f"farsteer.cli.commands.{_MODULES.get(name, name)}")
+    return getattr(module, f"{name}_command")(arguments)
+
+
+def _report_unknown(name: str) -> int:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean `farsteer {near[0]}`?" if near else "`farsteer` alone lists them"
+    similar = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean `farsteer {similar[0]}`?" if similar else "`farsteer` lists the commands"
     kind = "option" if name.startswith("-") else "command"
-    print(f"farsteer: there is no {kind} {name!r}; {hint}", file=sys.stderr)
-    return USAGE
+    print(f"farsteer: unknown {kind} {name!r}; {hint}", file=sys.stderr)
+    return USAGE_ERROR
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which machine a session runs on, where the caller did not say or said it briefly."""
+"""Chooses the machine a session runs on."""
 
 from __future__ import annotations
 
@@ -10,31 +10,44 @@ from farsteer.core.errors import BadRequest, ErrorCode, MachineOffline, NotFound
 
 
 def choose_machine(machines: Sequence[MachineView], wanted: str | None = None) -> MachineView:
-    """The machine of that id, beginning of an id, name or host; without one the only active machine, else this one."""
+    """Return the machine that `wanted` names, or the obvious one.
+
+    Args:
+        machines: All machines of the hub.
+        wanted: The id of a machine, its first characters, a name or a host. None chooses the only machine that is
+            active; if there are several, the one with this host name.
+
+    Raises:
+        NotFound: No machine is called `wanted` (`machine_not_found`).
+        BadRequest: Several machines fit. The details list them as `machines`.
+        MachineOffline: None was named, and none is active.
+    """
     if wanted is not None:
-        return _named(machines, wanted)
+        return _find_machine(machines, wanted)
     active = [machine for machine in machines if machine.active]
     if not active:
-        raise MachineOffline("no machine is connected to the hub: start one with `farsteer runner`")
+        raise MachineOffline("no machine is connected to the hub: connect one with `farsteer runner`")
     here = [machine for machine in active if machine.host == socket.gethostname()]
-    for choice in (active, here):
-        if len(choice) == 1:
-            return choice[0]
+    for candidates in (active, here):
+        if len(candidates) == 1:
+            return candidates[0]
     raise BadRequest(
-        f"{len(active)} machines are active: say which one", machines=[_label(machine) for machine in active]
+        f"{len(active)} machines are active: choose one", machines=[_label(machine) for machine in active]
     )
 
 
-def _named(machines: Sequence[MachineView], wanted: str) -> MachineView:
+def _find_machine(machines: Sequence[MachineView], wanted: str) -> MachineView:
     exact = [machine for machine in machines if wanted in (machine.id, machine.name, machine.host)]
     found = exact or [machine for machine in machines if machine.id.startswith(wanted)]
-    # A host that was set up anew has an old entry too; the one that lives is meant.
+    # A host that was set up again is listed twice; the active entry is the current one.
     if len(found) > 1:
         found = [machine for machine in found if machine.active] or found
     if not found:
-        raise NotFound(f"no machine {wanted!r}", code=ErrorCode.MACHINE_NOT_FOUND)
+        raise NotFound(f"there is no machine {wanted!r}", code=ErrorCode.MACHINE_NOT_FOUND)
     if len(found) > 1:
-        raise BadRequest(f"{wanted!r} is more than one machine", machines=[_label(m) for m in found])
+        raise BadRequest(
+            f"{wanted!r} fits more than one machine", machines=[_label(machine) for machine in found]
+        )
     return found[0]
 
 

@@ -1,58 +1,108 @@
-"""`AsyncSession`: one session to talk with."""
+"""`AsyncSession`: a client and the id of one session."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Concatenate, Generic, ParamSpec, TypeVar
 
-from farsteer.client.aio import AsyncClient
-from farsteer.client.handle import Handle, of_session
+from farsteer.client.async_client import AsyncClient
 from farsteer.client.turn import OnApproval, Turn, TurnResult
 from farsteer.core.api import NewAttachment
 
+C = TypeVar("C", covariant=True)
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class AsyncSession(Handle[AsyncClient]):
-    """A session. Its methods are the client's, without the id; `turn` and `ask` speak with the agent."""
 
-    view = of_session(AsyncClient.session)
-    send = of_session(AsyncClient.send)
-    messages = of_session(AsyncClient.messages)
-    history = of_session(AsyncClient.history)
-    clear_messages = of_session(AsyncClient.clear_messages)
-    events = of_session(AsyncClient.events)
-    queue = of_session(AsyncClient.queue)
-    cancel = of_session(AsyncClient.cancel)
-    approve = of_session(AsyncClient.approve)
-    deny = of_session(AsyncClient.deny)
-    answer = of_session(AsyncClient.answer)
-    typing = of_session(AsyncClient.typing)
-    rewind = of_session(AsyncClient.rewind)
-    fork = of_session(AsyncClient.fork)
-    export = of_session(AsyncClient.export)
-    send_now = of_session(AsyncClient.send_now)
-    set_permission_mode = of_session(AsyncClient.set_permission_mode)
-    set_model = of_session(AsyncClient.set_model)
-    rename = of_session(AsyncClient.rename)
-    abort = of_session(AsyncClient.abort)
-    stop = of_session(AsyncClient.stop)
-    resume = of_session(AsyncClient.resume)
-    delete = of_session(AsyncClient.delete)
+class SessionHandle(Generic[C]):
+    """A client and the id of one session."""
+
+    def __init__(self, client: C, session_id: str) -> None:
+        self.client = client
+        self.id = session_id
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"
+
+
+def for_session(
+    method: Callable[Concatenate[C, str, P], T],
+) -> Callable[Concatenate[SessionHandle[C], P], T]:
+    """Turn a client's method that takes a session id first into a method of a handle, which fills the id in."""
+
+    @functools.wraps(method)
+    def call(self: SessionHandle[C], *args: P.args, **kwargs: P.kwargs) -> T:
+        return method(self.client, self.id, *args, **kwargs)
+
+    signature = inspect.signature(method)
+    first, _, *rest = signature.parameters.values()
+    call.__dict__["__signature__"] = signature.replace(parameters=[first, *rest])
+    return call
+
+
+class AsyncSession(SessionHandle[AsyncClient]):
+    """One session, for asyncio. Get one from `AsyncClient.start` or `AsyncClient.attach`.
+
+    `turn` and `ask` talk to the agent. The other methods are those of `AsyncClient` without the session id.
+    """
+
+    view = for_session(AsyncClient.session)
+    send = for_session(AsyncClient.send)
+    messages = for_session(AsyncClient.messages)
+    history = for_session(AsyncClient.history)
+    clear_messages = for_session(AsyncClient.clear_messages)
+    events = for_session(AsyncClient.events)
+    queue = for_session(AsyncClient.queue)
+    cancel = for_session(AsyncClient.cancel)
+    approve = for_session(AsyncClient.approve)
+    deny = for_session(AsyncClient.deny)
+    answer = for_session(AsyncClient.answer)
+    typing = for_session(AsyncClient.typing)
+    rewind = for_session(AsyncClient.rewind)
+    fork = for_session(AsyncClient.fork)
+    export = for_session(AsyncClient.export)
+    send_now = for_session(AsyncClient.send_now)
+    set_permission_mode = for_session(AsyncClient.set_permission_mode)
+    set_model = for_session(AsyncClient.set_model)
+    rename = for_session(AsyncClient.rename)
+    abort = for_session(AsyncClient.abort)
+    stop = for_session(AsyncClient.stop)
+    resume = for_session(AsyncClient.resume)
+    delete = for_session(AsyncClient.delete)
 
     def turn(
         self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
     ) -> Turn:
-        """Send `text` and follow its turn: `async for update in session.turn("...")`.
+        """Return an async iterator that sends a message and follows its turn.
 
-        `on_approval` is called with each approval and returns True, False, an `Approve` or a `Deny`; None, like no
-        callback at all, leaves it to whoever answers elsewhere.
+            async for update in session.turn("run the tests"):
+                print(update.text, end="")
+
+        Args:
+            text: The message.
+            attachments: Files to send with it.
+            on_approval: Called with each approval. Its return value is the answer: True or an `Approve`, False or a
+                `Deny`, or None to leave it to somebody else, as without a callback. It may be a coroutine function.
         """
         return Turn(self.client, self.id, text, attachments=attachments, on_approval=on_approval)
 
     async def ask(
         self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
     ) -> TurnResult:
-        """Send `text` and return how exactly that turn ended; `str()` of it is the answer.
+        """Send a message, wait until its turn has ended and return the result; `str(result)` is the answer.
 
-        Raises if the agent failed or died, or if the turn was cancelled.
+        Args:
+            text: The message.
+            attachments: Files to send with it.
+            on_approval: As in `turn`.
+
+        Raises:
+            AgentError: The agent failed (`agent_failed`) or its process died (`agent_died`).
+            Conflict: The turn was cancelled (`turn_cancelled`), or the queue is full (`queue_full`).
+            Unavailable: The runner ended during the turn, or the hub could not be reached for too long.
+            NotFound: The session does not exist or was deleted.
         """
         async with self.turn(text, attachments=attachments, on_approval=on_approval) as turn:
             return (await turn.finish()).check()

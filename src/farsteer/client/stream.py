@@ -1,4 +1,4 @@
-"""A live stream that survives its connections: it reconnects, resumes from its cursor and says so when it cannot."""
+"""`EventStream`: live events over server-sent events, with reconnection."""
 
 from __future__ import annotations
 
@@ -6,51 +6,60 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 
 import httpx
 import msgspec
 
-from farsteer.client.http import Connection, jittered
-from farsteer.client.live import Gap, LiveEvent, read_event
-from farsteer.client.sse import EventParser, ServerEvent
+from farsteer.client.connection import HttpConnection, jittered
+from farsteer.client.live_events import Gap, LiveEvent, decode_event
 from farsteer.core.errors import FarsteerError, RateLimited, TooLarge, Unavailable
 
 FIRST_DELAY = 0.2
-LONGEST_DELAY = 15.0
+MAX_DELAY = 15.0
 FIRST_ATTEMPTS = 3
+MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class _Ready(msgspec.Struct):
+    """The first event of a stream."""
+
     cursor: str | None = None
     resume: str | None = None
 
 
 class EventStream:
-    """An async iterator of `LiveEvent`; also a context manager, which has subscribed when its body begins.
+    """An async iterator of `LiveEvent`. Get one from `AsyncClient.events`.
 
-    After a lost connection it goes on behind the last event it gave, with none missing and none twice. Deltas are
-    not stored: those of the time without a connection are lost, the whole message is not.
+    As a context manager it has subscribed when its body begins. After a lost connection it reconnects and resumes
+    behind the last event it returned, so that no event is missed or returned twice. If the hub can no longer replay
+    what was missed, it returns a `Gap`. Deltas are not stored: those sent while there was no connection are lost, but
+    the complete message follows.
+
+    Iterating raises `Unavailable` if the first connection fails three times, or if reconnecting takes longer than
+    `reconnect_timeout` seconds, and `Unauthorized` if the access token was revoked.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: HttpConnection,
         *,
         session_id: str | None = None,
         types: Iterable[str] | None = None,
         since: str | None = None,
-        patience: float | None = None,
+        reconnect_timeout: float | None = None,
     ) -> None:
         self.cursor = since
+        """Where to resume after the last event that was returned."""
         self._connection = connection
         self._session_id = session_id
         self._types = ",".join(types) if types is not None else None
-        self._patience = patience
-        self._waiting: deque[LiveEvent] = deque()
+        self._reconnect_timeout = reconnect_timeout
+        self._received: deque[LiveEvent] = deque()
         self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
-        self._parser = EventParser()
+        self._parser = SseParser()
         self._connected_once = False
         self._failures = 0
         self._lost_at = 0.0
@@ -67,27 +76,29 @@ class EventStream:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now; without one it is being looked for."""
+        """Whether there is a connection now; if not, the iterator is reconnecting."""
         return self._chunks is not None
 
     async def aclose(self) -> None:
+        """Close the connection and end the iteration. Idempotent."""
         self._closed = True
-        await self._drop()
+        await self._disconnect()
 
     def __aiter__(self) -> EventStream:
         return self
 
     async def __anext__(self) -> LiveEvent:
-        while not self._waiting:
+        while not self._received:
             if self._closed:
                 raise StopAsyncIteration
-            await self._fill()
-        event = self._waiting.popleft()
-        # Only now: an event that was read but not given must come again after a reconnect.
+            await self._receive()
+        event = self._received.popleft()
+        # Not set earlier: an event that was received but not returned must be replayed after a reconnect.
         self.cursor = event.cursor or self.cursor
         return event
 
-    async def _fill(self) -> None:
+    async def _receive(self) -> None:
+        """Read one chunk, or reconnect if there is no connection."""
         if self._chunks is None:
             await self._connect()
             return
@@ -96,45 +107,46 @@ class EventStream:
         except httpx.TransportError:
             chunk = None
         except BaseException:
-            await self._drop()
+            await self._disconnect()
             raise
         if chunk is None:
-            await self._drop()
+            await self._disconnect()
             return
         self._failures = 0
         try:
             events = self._parser.feed(chunk)
         except TooLarge:
-            await self._drop()
+            await self._disconnect()
             raise
         for event in events:
-            self._take(event)
+            self._handle_event(event)
 
     async def _connect(self) -> None:
-        """Subscribe, and return when the hub has said that it listens."""
+        """Try to subscribe until the hub has confirmed it."""
         while True:
-            await self._pause()
+            await self._delay()
             try:
                 await self._subscribe()
             except (Unavailable, RateLimited) as error:
-                self._give_up(error)
+                self._raise_if_exhausted(error)
             else:
                 self._connected_once = True
                 return
 
-    async def _pause(self) -> None:
+    async def _delay(self) -> None:
         if self._failures == 0:
             self._lost_at = time.monotonic()
         else:
-            delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** min(self._failures - 1, 16))
+            delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(self._failures - 1, 16))
             await asyncio.sleep(jittered(delay))
-        # Counted down to none by the first data, so that a hub which accepts and hangs up is not hammered.
+        # Reset by received data, not by a connection: a hub that accepts and closes at once must not be flooded.
         self._failures += 1
 
-    def _give_up(self, error: FarsteerError) -> None:
+    def _raise_if_exhausted(self, error: FarsteerError) -> None:
         if not self._connected_once and self._failures >= FIRST_ATTEMPTS:
             raise error
-        if self._patience is not None and time.monotonic() - self._lost_at > self._patience:
+        timeout = self._reconnect_timeout
+        if timeout is not None and time.monotonic() - self._lost_at > timeout:
             raise error
 
     async def _subscribe(self) -> None:
@@ -142,16 +154,16 @@ class EventStream:
         if self.cursor is not None:
             headers["Last-Event-ID"] = self.cursor
         query = {"sessionId": self._session_id, "types": self._types}
-        self._response = await self._connection.subscribe("/api/events", query=query, headers=headers)
-        self._parser = EventParser()
+        self._response = await self._connection.open_stream("/api/events", query=query, headers=headers)
+        self._parser = SseParser()
         self._chunks = self._response.aiter_bytes()
         try:
-            self._ready(await self._first(self._chunks))
+            self._handle_first_events(await self._read_first_events(self._chunks))
         except BaseException:
-            await self._drop()
+            await self._disconnect()
             raise
 
-    async def _first(self, chunks: AsyncIterator[bytes]) -> list[ServerEvent]:
+    async def _read_first_events(self, chunks: AsyncIterator[bytes]) -> list[SseEvent]:
         try:
             async for chunk in chunks:
                 events = self._parser.feed(chunk)
@@ -159,28 +171,91 @@ class EventStream:
                     return events
         except httpx.TransportError as error:
             raise self._connection.unreachable(error) from error
-        raise Unavailable(f"{self._connection.url} closed the stream before it began")
+        raise Unavailable(f"{self._connection.url} closed the stream before its first event")
 
-    def _ready(self, events: list[ServerEvent]) -> None:
+    def _handle_first_events(self, events: list[SseEvent]) -> None:
         for event in events:
             if event.name != "ready":
-                self._take(event)
+                self._handle_event(event)
                 continue
             ready = msgspec.json.decode(event.data, type=_Ready)
             if ready.resume == "gap":
-                self._waiting.append(Gap("gap", cursor=ready.cursor, body=event.data))
+                self._received.append(Gap("gap", cursor=ready.cursor, body=event.data))
             elif self.cursor is None:
                 self.cursor = ready.cursor
 
-    def _take(self, event: ServerEvent) -> None:
-        # A named one is about the stream: `closed`, which its end follows.
+    def _handle_event(self, event: SseEvent) -> None:
+        # Events with another name are about the stream itself, such as `closed` before the hub closes it.
         if event.name == "message":
-            self._waiting.append(read_event(event.data, event.id))
+            self._received.append(decode_event(event.data, event.id))
 
-    async def _drop(self) -> None:
-        """Leave the connection. What was read from it and not given yet comes again from the cursor."""
-        self._waiting.clear()
+    async def _disconnect(self) -> None:
+        """Close the connection. Events that were received but not returned are replayed from the cursor."""
+        self._received.clear()
         self._chunks = None
         response, self._response = self._response, None
         if response is not None:
             await response.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """One server-sent event."""
+
+    name: str
+    data: bytes
+    id: str | None
+
+
+class SseParser:
+    """Parses server-sent events from chunks that may be cut anywhere."""
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._line_parts: list[bytes] = []
+        """Parts of the unfinished line, joined only once, so that a long line costs linear time."""
+        self._data: list[bytes] = []
+        self._buffered = 0
+        self._name = ""
+        self._id: str | None = None
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        """Return the events that are complete now.
+
+        Raises:
+            TooLarge: An event is larger than the limit.
+        """
+        first, newline, others = chunk.partition(b"\n")
+        self._line_parts.append(first)
+        self._buffered += len(first)
+        if self._buffered > self._limit:
+            raise TooLarge(f"an event has more than {self._limit} bytes")
+        if not newline:
+            return []
+        lines = others.split(b"\n")
+        lines.insert(0, b"".join(self._line_parts))
+        self._line_parts = [lines.pop()]
+        events = [event for line in lines if (event := self._parse_line(line.removesuffix(b"\r")))]
+        self._buffered = len(self._line_parts[0]) + sum(map(len, self._data))
+        return events
+
+    def _parse_line(self, line: bytes) -> SseEvent | None:
+        """Return the event that an empty line completes."""
+        if not line:
+            return self._finish_event()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode(errors="replace")
+        elif field == b"id" and b"\0" not in value:
+            self._id = value.decode(errors="replace")
+        return None
+
+    def _finish_event(self) -> SseEvent | None:
+        data, name, id = self._data, self._name, self._id
+        self._data, self._name, self._id = [], "", None
+        if not data:
+            return None
+        return SseEvent(name or "message", b"\n".join(data), id)

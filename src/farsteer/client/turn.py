@@ -1,4 +1,4 @@
-"""One turn, followed from the message that asked for it to its one end."""
+"""A turn: from the message that starts it to its end."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from farsteer.client.live import Gap, LiveEvent
-from farsteer.client.text import LiveText
+from farsteer.client.hub_client import TurnClient
+from farsteer.client.live_events import Gap, LiveEvent, StreamedText
 from farsteer.core import events as ev
-from farsteer.core.api import (
-    ApprovalAnswered,
-    Approve,
-    Deny,
-    MessageAccepted,
-    NewAttachment,
-    SessionView,
-)
+from farsteer.core.api import Approve, Deny, NewAttachment
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import (
     AgentError,
@@ -35,61 +28,44 @@ from farsteer.core.events import Delta, DeltaKind, Entry, TurnEndReason
 from farsteer.core.queue import ItemState
 
 Decision = Approve | Deny | bool | None
-"""What a callback makes of an approval. None leaves it to somebody else: no answer never means yes."""
+"""The answer to an approval. None does not answer it, so that somebody else can."""
 OnApproval = Callable[[Approval], Decision | Awaitable[Decision]]
 
-_EARLY = 1000
+_MAX_EARLY_DELTAS = 1000
 
-
-class Backend(Protocol):
-    """What following a turn needs of a hub, be it far away or in this process."""
-
-    async def session(self, session_id: str) -> SessionView: ...
-
-    def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]: ...
-
-    async def send(
-        self,
-        session_id: str,
-        text: str,
-        *,
-        attachments: Sequence[NewAttachment] = (),
-        local_id: str | None = None,
-    ) -> MessageAccepted: ...
-
-    async def answer(
-        self, session_id: str, approval_id: str, decision: Approve | Deny | bool
-    ) -> ApprovalAnswered: ...
-
-    def follow(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[LiveEvent]]:
-        """The session's events; everything that happens after its body has begun."""
-        ...
+_REASONS_WITHOUT_TURN = {
+    ItemState.CANCELLED: TurnEndReason.CANCELLED,
+    ItemState.FAILED: TurnEndReason.FAILED,
+    ItemState.UNKNOWN: TurnEndReason.LOST,
+}
+"""How a turn ends whose message never reached the agent, by the final state of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnUpdate:
-    """One thing that happened in a turn."""
+    """One thing that happened in a turn: a new entry of the log, or a delta."""
 
     text: str = ""
-    """What is new of the agent's answer; each character comes once, live where the agent streams."""
+    """New text of the agent's answer. Joined, the texts of all updates are everything the agent wrote, once."""
     entry: Entry | None = None
     delta: Delta | None = None
 
     @property
     def approval(self) -> Approval | None:
-        """What the agent now waits for."""
+        """The approval that the agent now waits for, if this update is a request for one."""
         content = self.entry.content if self.entry else None
         return content.approval if isinstance(content, ev.ApprovalRequested) else None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """How a turn ended. As a string it is the answer."""
+    """How a turn ended. `str(result)` is the agent's answer."""
 
     session_id: str
     item_id: str
+    """The id of the message that started the turn."""
     turn_id: str | None
-    """None: the message never reached the agent."""
+    """None if the message never reached the agent."""
     reason: TurnEndReason
     text: str
     """The agent's last message: its answer."""
@@ -99,31 +75,56 @@ class TurnResult:
         return self.text
 
     def check(self) -> TurnResult:
-        """This result, if the agent came to an end of its own; else the error that says why not."""
-        about: dict[str, Any] = {"reason": self.reason.value, "turn_id": self.turn_id, "text": self.text}
+        """Return this result if the agent finished, and raise otherwise.
+
+        The details of each error have the `reason`, the `turn_id` and the `text` so far.
+
+        Raises:
+            AgentError: The agent failed (`agent_failed`) or its process died (`agent_died`).
+            Unavailable: The runner ended during the turn.
+            Conflict: The turn was cancelled (`turn_cancelled`).
+        """
+        details: dict[str, Any] = {"reason": self.reason.value, "turn_id": self.turn_id, "text": self.text}
         match self.reason:
             case TurnEndReason.FAILED:
-                raise AgentError(self.error or "the agent failed", code=ErrorCode.AGENT_FAILED, **about)
+                raise AgentError(self.error or "the agent failed", code=ErrorCode.AGENT_FAILED, **details)
             case TurnEndReason.CRASHED:
-                raise AgentError(self.error or "the agent died", code=ErrorCode.AGENT_DIED, **about)
+                raise AgentError(self.error or "the agent died", code=ErrorCode.AGENT_DIED, **details)
             case TurnEndReason.LOST:
-                raise Unavailable(self.error or "the runner ended inside the turn", **about)
+                raise Unavailable(self.error or "the runner ended during the turn", **details)
             case TurnEndReason.CANCELLED:
-                raise Conflict(self.error or "the turn was cancelled", code=ErrorCode.TURN_CANCELLED, **about)
+                message = self.error or "the turn was cancelled"
+                raise Conflict(message, code=ErrorCode.TURN_CANCELLED, **details)
             case _:
                 return self
 
 
 class Turn:
-    """An async iterator of what happens in one turn, which it starts; `result` is there when it ends.
+    """Sends a message and iterates over what happens until its turn has ended.
 
-    It subscribes before it sends, so that nothing is missed, and takes only what belongs to its own message. As a
-    context manager it also lets go of its stream when left early.
+    Only updates of this message's own turn are returned, also if other turns run before it. Get one from
+    `AsyncSession.turn`:
+
+        async with session.turn("run the tests") as turn:
+            async for update in turn:
+                print(update.text, end="")
+        print(turn.result.reason)
+
+    The message is sent when the context manager is entered or the iteration begins. Leaving the context manager
+    early closes the subscription; the turn itself goes on.
+
+    Args:
+        client: The hub that has the session.
+        session_id: The session to send the message to.
+        text: The message.
+        attachments: Files to send with it.
+        on_approval: Called with each approval, before its update is returned. Its return value is the answer: True
+            or an `Approve`, False or a `Deny`, or None to leave it to somebody else. It may be a coroutine function.
     """
 
     def __init__(
         self,
-        backend: Backend,
+        client: TurnClient,
         session_id: str,
         text: str,
         *,
@@ -132,26 +133,30 @@ class Turn:
     ) -> None:
         self.session_id = session_id
         self.result: TurnResult | None = None
+        """How the turn ended; None before."""
         self.item_id = ""
+        """The id of the message, once it was sent."""
         self.turn_id: str | None = None
-        self._backend = backend
+        """The id of the turn, once it has begun."""
+        self._client = client
         self._message = text
         self._attachments = attachments
         self._on_approval = on_approval
-        self._following: AbstractAsyncContextManager[AsyncIterator[LiveEvent]] | None = None
+        self._subscription: AbstractAsyncContextManager[AsyncIterator[LiveEvent]] | None = None
         self._events: AsyncIterator[LiveEvent] | None = None
         self._updates: deque[TurnUpdate] = deque()
-        self._early: deque[Delta] = deque(maxlen=_EARLY)
-        self._text = LiveText()
+        self._early_deltas: deque[Delta] = deque(maxlen=_MAX_EARLY_DELTAS)
+        self._text = StreamedText()
         self._answer = ""
         self._seq = 0
 
     async def __aenter__(self) -> Turn:
-        self._following = self._backend.follow(self.session_id)
-        self._events = await self._following.__aenter__()
+        # Subscribes before it sends, so that no event of the turn is missed.
+        self._subscription = self._client.follow(self.session_id)
+        self._events = await self._subscription.__aenter__()
         try:
-            self._seq = (await self._backend.session(self.session_id)).seq
-            accepted = await self._backend.send(self.session_id, self._message, attachments=self._attachments)
+            self._seq = (await self._client.session(self.session_id)).seq
+            accepted = await self._client.send(self.session_id, self._message, attachments=self._attachments)
         except BaseException:
             await self.aclose()
             raise
@@ -164,9 +169,10 @@ class Turn:
         await self.aclose()
 
     async def aclose(self) -> None:
-        following, self._following, self._events = self._following, None, None
-        if following is not None:
-            await following.__aexit__(None, None, None)
+        """Close the subscription. Idempotent."""
+        subscription, self._subscription, self._events = self._subscription, None, None
+        if subscription is not None:
+            await subscription.__aexit__(None, None, None)
 
     def __aiter__(self) -> Turn:
         return self
@@ -179,7 +185,7 @@ class Turn:
                 await self.aclose()
                 raise StopAsyncIteration
             try:
-                await self._take(await anext(self._events))
+                await self._handle_event(await anext(self._events))
             except FarsteerError:
                 await self.aclose()
                 raise
@@ -190,7 +196,13 @@ class Turn:
         return update
 
     async def finish(self) -> TurnResult:
-        """Follow the turn to its end."""
+        """Follow the turn to its end and return the result, whatever it is; `check` of it raises if it failed.
+
+        Raises:
+            NotFound: The session was deleted.
+            Unavailable: The hub could not be reached for too long.
+            Conflict: The turn was closed before it ended.
+        """
         async for _ in self:
             pass
         if self.result is None:
@@ -198,74 +210,67 @@ class Turn:
         return self.result
 
     async def answer(self, approval: Approval, decision: Decision) -> None:
-        """Answer; None and being too late are no errors."""
+        """Answer an approval of this turn. Does nothing if `decision` is None or somebody else has answered it."""
         if decision is None:
             return
         try:
-            await self._backend.answer(self.session_id, approval.id, decision)
+            await self._client.answer(self.session_id, approval.id, decision)
         except (AlreadyAnswered, NotFound):
-            # Somebody else was first, or the turn is over: the log says so, and it comes next.
+            # Somebody else was faster, or the turn has ended; the next updates say so.
             return
 
-    async def _take(self, event: LiveEvent) -> None:
+    async def _handle_event(self, event: LiveEvent) -> None:
         if isinstance(event, Gap):
-            async for entry in self._backend.messages(self.session_id, after=self._seq):
-                self._entry(entry)
+            async for entry in self._client.messages(self.session_id, after=self._seq):
+                self._handle_entry(entry)
         elif event.type == "session-removed":
             raise NotFound("the session was deleted")
         elif event.entry is not None:
-            self._entry(event.entry)
+            self._handle_entry(event.entry)
         elif event.delta is not None:
-            self._delta(event.delta)
+            self._handle_delta(event.delta)
 
-    def _entry(self, entry: Entry) -> None:
+    def _handle_entry(self, entry: Entry) -> None:
         if entry.seq <= self._seq or self.result is not None:
             return
         self._seq = entry.seq
         content = entry.content
         text = ""
         if isinstance(content, ev.AgentMessage):
-            text = self._text.whole(content.message_id, content.text)
+            text = self._text.complete(content.message_id, content.text)
         if self.turn_id is None:
-            self._before(entry)
+            self._handle_entry_before_turn(entry)
             return
         if isinstance(content, ev.AgentMessage):
             self._answer = content.text
         self._updates.append(TurnUpdate(text=text, entry=entry))
         if isinstance(content, ev.TurnEnd) and content.turn_id == self.turn_id:
-            self._end(content.reason, content.error)
+            self._set_result(content.reason, content.error)
 
-    def _before(self, entry: Entry) -> None:
-        """Our message waits: other turns may run before it, and it may be taken back."""
+    def _handle_entry_before_turn(self, entry: Entry) -> None:
+        """While the message is queued, other turns may run, and it may be cancelled."""
         content = entry.content
         if isinstance(content, ev.TurnStart) and content.item_id == self.item_id:
             self.turn_id = content.turn_id
             self._updates.append(TurnUpdate(entry=entry))
-            for delta in self._early:
-                if not self._text.finished(delta.message_id):
-                    self._delta(delta)
-            self._early.clear()
+            for delta in self._early_deltas:
+                if not self._text.is_complete(delta.message_id):
+                    self._handle_delta(delta)
+            self._early_deltas.clear()
         elif isinstance(content, ev.QueueUpdate) and content.item_id == self.item_id:
             self._updates.append(TurnUpdate(entry=entry))
-            reason = _NEVER_RAN.get(content.state)
+            reason = _REASONS_WITHOUT_TURN.get(content.state)
             if reason is not None:
-                self._end(reason, content.reason or f"the message was {content.state.value}")
+                self._set_result(reason, content.reason or f"the message was {content.state.value}")
 
-    def _delta(self, delta: Delta) -> None:
+    def _handle_delta(self, delta: Delta) -> None:
         if self.turn_id is None:
-            # Deltas overtake the disk: the first ones of our turn may be here before its start.
+            # Deltas are not stored and may arrive before the entry that starts their turn.
             if delta.kind is DeltaKind.MESSAGE:
-                self._early.append(delta)
+                self._early_deltas.append(delta)
             return
-        text = self._text.fragment(delta) if delta.kind is DeltaKind.MESSAGE else ""
+        text = self._text.add_delta(delta) if delta.kind is DeltaKind.MESSAGE else ""
         self._updates.append(TurnUpdate(text=text, delta=delta))
 
-    def _end(self, reason: TurnEndReason, error: str | None) -> None:
+    def _set_result(self, reason: TurnEndReason, error: str | None) -> None:
         self.result = TurnResult(self.session_id, self.item_id, self.turn_id, reason, self._answer, error)
-
-
-_NEVER_RAN = {
-    ItemState.CANCELLED: TurnEndReason.CANCELLED,
-    ItemState.FAILED: TurnEndReason.FAILED,
-    ItemState.UNKNOWN: TurnEndReason.LOST,
-}

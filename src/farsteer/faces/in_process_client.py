@@ -8,8 +8,8 @@ from contextlib import aclosing, asynccontextmanager
 
 import msgspec
 
-from farsteer.client.failure import failure
-from farsteer.client.live import Gap, LiveEvent, read_event
+from farsteer.client.errors import hub_error
+from farsteer.client.live_events import Gap, LiveEvent, decode_event
 from farsteer.core import api
 from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.events import Entry, decode_entries
@@ -44,7 +44,7 @@ class InProcessClient:
     async def create_session(self, request: api.CreateSession) -> api.SessionCreated:
         created = await self._hub.sessions.create(self._caller, request)
         if isinstance(created.body, api.SessionNotCreated):
-            raise failure(created.status, created.body.message, logs=created.body.logs)
+            raise hub_error(created.status, created.body.message, logs=created.body.logs)
         return created.body
 
     async def fork(
@@ -53,7 +53,7 @@ class InProcessClient:
         request = api.ForkSession(seq=seq, title=title)
         forked = await self._hub.forks.fork(self._caller, session_id, request)
         if isinstance(forked.body, api.SessionNotCreated):
-            raise failure(forked.status, forked.body.message, logs=forked.body.logs)
+            raise hub_error(forked.status, forked.body.message, logs=forked.body.logs)
         return ForkedSession(forked.body.session_id)
 
     async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
@@ -184,4 +184,4 @@ class _SessionEvents:
 
     async def __anext__(self) -> LiveEvent:
         event = await self._queue.get()
-        return Gap("gap") if event is None else read_event(event.data)
+        return Gap("gap") if event is None else decode_event(event.data)

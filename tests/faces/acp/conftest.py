@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from farsteer.cli.embedded import OWNER
+from farsteer.cli.daemon.in_process import OWNER
 from farsteer.client.hub_client import HubClient
 from farsteer.faces.acp.server import AcpOptions
 from farsteer.faces.in_process_client import InProcessClient

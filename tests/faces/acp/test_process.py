@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.client.access import login_file
+from farsteer.client.config import login_file
 from tests.cli.command import farsteer, finish, start
 from tests.support.acp_client import choosing, editor, forever
 from tests.support.stack import OWNER, announce
@@ -145,18 +145,10 @@ async def test_the_configuration_it_prints_can_be_used_as_it_is(home: Path, name
 
 async def test_little_is_loaded_before_the_greeting() -> None:
     """An editor waits for it. What only sessions need, and what only a hub needs, comes after it."""
-    heavy = (
-        "farsteer.core.api",
-        "farsteer.hub",
-        "farsteer.client",
-        "httpx",
-        "starlette",
-        "typing_extensions",
-    )
+    heavy = ("farsteer.core.api", "farsteer.hub", "farsteer.client", "httpx", "rich", "starlette")
     code = (
         "import sys; from farsteer.cli import main; from importlib import import_module as load; "
-        "from farsteer.cli.lean import import_msgspec; import_msgspec(); load('farsteer.cli.acp'); "
-        "load('farsteer.faces.acp.server'); load('farsteer.jsonrpc.stdio'); "
+        "load('farsteer.cli.commands.acp'); load('farsteer.faces.acp.server'); load('farsteer.jsonrpc.stdio'); "
         f"print([name for name in {heavy!r} if name in sys.modules])"
     )
     process = await asyncio.create_subprocess_exec(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.cli.embedded import embedded
+from farsteer.cli.daemon.in_process import in_process_hub
 from farsteer.faces.droid.protocol import DIALECTS
 from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid_here
@@ -22,7 +22,7 @@ def desk(home: Path) -> Path:
 @pytest.fixture
 async def client(home: Path) -> AsyncIterator[DroidClient]:
     """A client of the face as it is by default."""
-    async with droid_here(partial(embedded, home), ServerOptions(agent="demo")) as client:
+    async with droid_here(partial(in_process_hub, home), ServerOptions(agent="demo")) as client:
         yield client
 
 
@@ -30,5 +30,5 @@ async def client(home: Path) -> AsyncIterator[DroidClient]:
 async def newer(home: Path) -> AsyncIterator[DroidClient]:
     """A client of the face in the words of the newest CLI."""
     options = ServerOptions(agent="demo", dialect=DIALECTS["0.215"])
-    async with droid_here(partial(embedded, home), options) as client:
+    async with droid_here(partial(in_process_hub, home), options) as client:
         yield client

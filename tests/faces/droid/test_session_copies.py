@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from farsteer.cli.embedded import embedded
+from farsteer.cli.daemon.in_process import in_process_hub
 from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid_here, text_of
 from tests.support.droid_simulator import install
@@ -20,7 +20,7 @@ NOTHING: dict[str, list[Any]] = {"availableFiles": [], "createdFiles": [], "evic
 @pytest.fixture
 async def droid(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DroidClient]:
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
-    async with droid_here(partial(embedded, home), ServerOptions(agent="droid")) as client:
+    async with droid_here(partial(in_process_hub, home), ServerOptions(agent="droid")) as client:
         yield client
 
 
@@ -28,7 +28,7 @@ async def droid(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 async def old(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DroidClient]:
     """An agent that can copy nothing."""
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.57"))
-    async with droid_here(partial(embedded, home), ServerOptions(agent="droid")) as client:
+    async with droid_here(partial(in_process_hub, home), ServerOptions(agent="droid")) as client:
         yield client
 
 

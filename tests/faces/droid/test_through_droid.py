@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.cli.embedded import embedded
+from farsteer.cli.daemon.in_process import in_process_hub
 from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid_here, of, text_of
 from tests.support.droid_simulator import install
@@ -17,7 +17,7 @@ from tests.support.droid_simulator import install
 @pytest.fixture
 async def client(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DroidClient]:
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
-    async with droid_here(partial(embedded, home), ServerOptions(agent="droid")) as client:
+    async with droid_here(partial(in_process_hub, home), ServerOptions(agent="droid")) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.client import AsyncClient
-from farsteer.client.access import HubFile, hub_file
+from farsteer.client.config import HubFile, hub_file
 from farsteer.core.wire import encode
 from farsteer.faces.droid.protocol import DIALECTS
 from farsteer.faces.droid.sessions import ServerOptions

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from farsteer.client.access import absolute
+from farsteer.client.config import absolute_path
 from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
 from farsteer.core.api import CreateSession
@@ -120,7 +120,7 @@ class AcpAgent:
         hub = await self._hub()
         machine = choose_machine(await hub.machines(), self._options.machine)
         request = CreateSession(
-            machine_id=machine.id, directory=absolute(cwd), agent=self._options.agent, source=SOURCE
+            machine_id=machine.id, directory=absolute_path(cwd), agent=self._options.agent, source=SOURCE
         )
         session_id = await self._create_session(hub, request, setup)
         self._setups[session_id] = setup

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from enum import Enum, auto
 
 from farsteer.client.hub_client import HubClient
-from farsteer.client.live import Gap, LiveEvent
+from farsteer.client.live_events import Gap, LiveEvent
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.errors import FarsteerError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from farsteer.client.text import LiveText
+from farsteer.client.live_events import StreamedText
 from farsteer.core import events as ev
 from farsteer.core.events import Delta, DeltaKind, Entry
 from farsteer.core.session import SessionState, Usage, apply
@@ -29,7 +29,7 @@ class UpdateTranslator:
     def __init__(self, state: SessionState) -> None:
         self.state = state
         self.seq = state.seq
-        self._texts = {kind: LiveText() for kind in DeltaKind}
+        self._texts = {kind: StreamedText() for kind in DeltaKind}
         self._early_deltas: deque[Delta] = deque(maxlen=_MAX_EARLY_DELTAS)
         """Deltas that arrived before the entry they follow."""
         self._outputs: dict[str, str] = {}
@@ -71,7 +71,7 @@ class UpdateTranslator:
         return updates
 
     def _delta_updates(self, delta: Delta) -> list[Update]:
-        text = self._texts[delta.kind].fragment(delta)
+        text = self._texts[delta.kind].add_delta(delta)
         if not text:
             return []
         if delta.kind is DeltaKind.TOOL_OUTPUT:
@@ -119,7 +119,7 @@ class UpdateTranslator:
 
     def _rest_of_text(self, kind: DeltaKind, message_id: str, text: str) -> list[Update]:
         """Return the part of a finished message that was not sent as deltas."""
-        rest = self._texts[kind].whole(message_id, text)
+        rest = self._texts[kind].complete(message_id, text)
         return [_chunk(_CHUNK_TYPES[kind], message_id, rest)] if rest else []
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, suppress
 
 from farsteer.client.hub_client import HubClient
-from farsteer.client.live import Gap, LiveEvent
+from farsteer.client.live_events import Gap, LiveEvent
 from farsteer.core.api import Approve, Deny, SessionView
 from farsteer.core.errors import AlreadyAnswered, BadRequest, Conflict, FarsteerError, NotFound
 from farsteer.core.events import Entry

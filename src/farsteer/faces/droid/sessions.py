@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from farsteer.client.access import absolute
+from farsteer.client.config import absolute_path
 from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
 from farsteer.core.api import CreateSession, MachineView
@@ -92,7 +92,7 @@ class SessionFinder:
         source = f"{SOURCE}:{params.session_id}" if params.session_id else SOURCE
         request = CreateSession(
             machine_id=machine.id,
-            directory=absolute(params.cwd or options.directory),
+            directory=absolute_path(params.cwd or options.directory),
             agent=options.agent,
             model=params.model_id or options.model,
             model_reasoning_effort=effort or options.effort,

@@ -1,0 +1,118 @@
+"""`farsteer up`, `farsteer hub` and `farsteer runner`: the commands that run until they are stopped."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from farsteer.cli import context
+from farsteer.client.config import find_token, find_url
+from farsteer.core.errors import BadRequest
+
+UP_DESCRIPTION = """\
+Start the hub, a runner and the demo agent in one process. When it is ready, one
+line on stdout says its address and where the access token is; logs go to stderr.
+Ctrl-C or SIGTERM stops it and the agents it runs. Sessions are kept: after the
+next start they continue with the next message.
+"""
+
+UP_EXAMPLES = """\
+  farsteer up
+  farsteer up --port 8080 --home /srv/farsteer
+  CLI_API_TOKEN=... farsteer up --host 0.0.0.0 --allowed-host farsteer.example.com
+"""
+
+HUB_DESCRIPTION = """\
+Start a hub without a runner. Machines connect to it with
+`farsteer runner --hub URL`. When it is ready, one line on stdout says its address
+and where the access token is; logs go to stderr. Ctrl-C or SIGTERM stops it;
+agents on the machines keep working meanwhile.
+"""
+
+HUB_EXAMPLES = """\
+  farsteer hub
+  farsteer hub --allowed-host farsteer.example.com   # behind an https proxy
+"""
+
+RUNNER_DESCRIPTION = """\
+Connect this machine to a hub, which can then run agents on it. The access token
+is read from $CLI_API_TOKEN or --token-file, never from the command line, where
+other users could see it. A lost connection is re-established; Ctrl-C or SIGTERM
+stops the runner and its agents.
+
+runner.toml in the home directory restricts the sessions of this machine: `roots`
+lists the directories they may use, `agents` the agents to prefer, best first.
+"""
+
+RUNNER_EXAMPLES = """\
+  CLI_API_TOKEN=... farsteer runner --hub https://farsteer.example.com
+  farsteer runner --hub https://farsteer.example.com --token-file /run/secrets/farsteer
+"""
+
+
+def up_command(argv: Sequence[str]) -> int:
+    return _run_hub(_server_parser("up", UP_DESCRIPTION, UP_EXAMPLES).parse_args(argv), with_runner=True)
+
+
+def hub_command(argv: Sequence[str]) -> int:
+    return _run_hub(_server_parser("hub", HUB_DESCRIPTION, HUB_EXAMPLES).parse_args(argv), with_runner=False)
+
+
+def runner_command(argv: Sequence[str]) -> int:
+    parser = context.command_parser("runner", RUNNER_DESCRIPTION, RUNNER_EXAMPLES)
+    context.add_hub_option(parser)
+    parser.add_argument("--token-file", metavar="FILE", help="file that contains the hub's access token")
+    arguments = parser.parse_args(argv)
+    home = context.home_directory(arguments)
+    token = _read_token(arguments)
+    url = find_url(arguments.hub)
+    from farsteer.cli.daemon.runner_process import run_runner
+
+    return run_runner(home, url, token)
+
+
+def _server_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser = context.command_parser(name, description, examples)
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port", type=int, default=3006, help="port to listen on, 0 for any free one (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="host name that clients may use besides --host and localhost, for example the name of a proxy "
+        "in front of the hub; may be repeated",
+    )
+    parser.add_argument(
+        "--allowed-origin",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="origin (https://name) of a web page that may call this hub; may be repeated",
+    )
+    return parser
+
+
+def _run_hub(arguments: argparse.Namespace, *, with_runner: bool) -> int:
+    from farsteer.cli.daemon.hub_process import run_hub
+    from farsteer.faces.app import ServerConfig
+
+    config = ServerConfig(
+        host=arguments.host,
+        port=arguments.port,
+        allowed_hosts=tuple(arguments.allowed_host),
+        allowed_origins=tuple(arguments.allowed_origin),
+    )
+    return run_hub(context.home_directory(arguments), config, with_runner=with_runner)
+
+
+def _read_token(arguments: argparse.Namespace) -> str:
+    if not arguments.token_file:
+        return find_token()
+    try:
+        return find_token(Path(arguments.token_file).expanduser().read_text(encoding="utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"cannot read --token-file {arguments.token_file}: {error}") from error

@@ -1,0 +1,148 @@
+"""`farsteer token`: creates, lists and revokes access tokens."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING
+
+from farsteer.cli import context
+from farsteer.cli.exit_codes import SUCCESS
+from farsteer.cli.terminal.text import ago, clean, table
+from farsteer.client.config import token_file
+from farsteer.core.api import TokenView
+from farsteer.core.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from farsteer.client import AsyncClient
+
+DESCRIPTION = """\
+Manage the access tokens of a hub. The owner's token is in a file of the home
+directory; further tokens are created for a device, a machine or a person, and can
+be revoked one by one.
+
+actions:
+  show-path             print the path of the owner's token file (the default)
+  create LABEL          create a token and print its secret, only this once
+  list                  list all tokens
+  revoke ID             revoke a token and close the connections that use it
+"""
+
+EXAMPLES = """\
+  cat "$(farsteer token)"
+  farsteer token create "build server" --scope runner --expires 90d
+  farsteer token create "anna" --namespace anna
+  farsteer token revoke 7c1e
+"""
+
+_UNIT_SECONDS = {"m": 60, "h": 3600, "d": 86400}
+
+
+def token_command(argv: Sequence[str]) -> int:
+    parser = context.command_parser("token", DESCRIPTION, EXAMPLES)
+    context.add_hub_option(parser)
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show-path", "create", "list", "revoke"],
+        default="show-path",
+        metavar="ACTION",
+        help="see above (default: show-path)",
+    )
+    parser.add_argument(
+        "value", nargs="?", metavar="LABEL|ID", help="label of the new token, or first characters of an id"
+    )
+    parser.add_argument(
+        "--namespace", metavar="NS", help="create: namespace the token belongs to (default: yours)"
+    )
+    parser.add_argument(
+        "--scope",
+        action="append",
+        metavar="S",
+        help="create: scope of the token; may be repeated (default: all of yours)",
+    )
+    parser.add_argument(
+        "--expires", metavar="TIME", help="create: lifetime, such as 30d, 12h or 90m (default: unlimited)"
+    )
+    arguments = parser.parse_intermixed_args(argv)
+    if (arguments.value is not None) != (arguments.action in ("create", "revoke")):
+        parser.error(
+            f"{arguments.action} {'needs a LABEL or ID' if arguments.value is None else 'takes no value'}"
+        )
+    if arguments.action == "show-path":
+        return _show_path(arguments)
+    return context.run(_run_action(arguments))
+
+
+def _show_path(arguments: argparse.Namespace) -> int:
+    path = token_file(context.home_directory(arguments))
+    if not path.exists():
+        raise NotFound(f"there is no token file at {path} yet: `farsteer up` creates it")
+    print(path)
+    return SUCCESS
+
+
+async def _run_action(arguments: argparse.Namespace) -> int:
+    expires_in = _parse_duration(arguments.expires) if arguments.expires else None
+    async with context.hub_client(arguments) as client:
+        match arguments.action:
+            case "create":
+                created = await client.create_token(
+                    arguments.value,
+                    namespace=arguments.namespace,
+                    scopes=arguments.scope,
+                    expires_in=expires_in,
+                )
+                about = f"token {created.token.id[:8]} for {created.token.label!r}"
+                print(f"{about}; its secret is shown only this once:", file=sys.stderr)
+                print(created.secret)
+            case "list":
+                await _print_list(client)
+            case _:
+                await _revoke(client, arguments.value)
+    return SUCCESS
+
+
+async def _print_list(client: AsyncClient) -> None:
+    rows = [_row(token) for token in await client.tokens()]
+    header = ("ID", "NAMESPACE", "MADE", "USED", "EXPIRES", "SCOPES", "LABEL")
+    print(table([header, *rows], get_terminal_size().columns))
+
+
+def _row(token: TokenView) -> tuple[str, ...]:
+    return (
+        token.id[:8],
+        clean(token.namespace),
+        ago(token.created_at),
+        ago(token.last_used_at) if token.last_used_at else "never",
+        _format_date(token.expires_at) if token.expires_at else "never",
+        ",".join(token.scopes),
+        clean(token.label),
+    )
+
+
+async def _revoke(client: AsyncClient, given: str) -> None:
+    found = [token for token in await client.tokens() if token.id.startswith(given)]
+    if len(found) != 1:
+        raise NotFound(
+            f"{len(found) or 'no'} token ids start with {given!r}: `farsteer token list` lists them"
+        )
+    await client.revoke_token(found[0].id)
+    print(f"revoked {clean(found[0].label)!r}", file=sys.stderr)
+
+
+def _format_date(milliseconds: int) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime("%Y-%m-%d")
+
+
+def _parse_duration(text: str) -> int:
+    """Return the seconds that `30d`, `12h` or `90m` stand for."""
+    match = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    if match is None:
+        raise BadRequest(f"--expires {text!r} is not a duration: write 30d, 12h or 90m")
+    return int(match[1]) * _UNIT_SECONDS[match[2]]

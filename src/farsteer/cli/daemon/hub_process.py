@@ -1,0 +1,82 @@
+"""Runs a hub, with or without a runner, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from farsteer.cli.daemon.in_process import connected_runner
+from farsteer.cli.daemon.process import StopSignal, log_to_stderr, run_with_uvloop
+from farsteer.client.config import HubFile, hub_file, running_hub, token_file
+from farsteer.core.errors import Conflict
+from farsteer.core.wire import encode
+from farsteer.faces.app import ServerConfig, serve
+from farsteer.hub import Hub
+from farsteer.storage.home import write_secret
+
+_LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104
+
+
+def run_hub(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
+    """Serve the hub on `home` until SIGINT or SIGTERM, and return the exit code.
+
+    Raises:
+        Conflict: Another process already runs a hub on `home`.
+        Unavailable: The address is in use.
+    """
+    log_to_stderr()
+    return run_with_uvloop(_run(home, config, with_runner=with_runner))
+
+
+async def _run(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
+    stop_signal = StopSignal()
+    tasks: list[asyncio.Task[None]] = []
+    async with AsyncExitStack() as resources:
+        hub = await _open_hub(home)
+        resources.push_async_callback(hub.close)
+        url = local_url(await resources.enter_async_context(serve(hub, config)))
+        if with_runner:
+            tasks.append(await resources.enter_async_context(connected_runner(hub, home)))
+        resources.enter_context(_announce(home, url))
+        print(_ready_line(home, url, with_runner=with_runner), flush=True)
+        return await stop_signal.wait_and_close(resources, *tasks)
+
+
+async def _open_hub(home: Path) -> Hub:
+    try:
+        return await Hub.open(home)
+    except Conflict as error:
+        running = running_hub(home)
+        address = f" and answers at {running.url}" if running else ""
+        raise Conflict(f"{error.message}{address}; stop it first, or choose another --home") from error
+
+
+def _ready_line(home: Path, url: str, *, with_runner: bool) -> str:
+    subject = "Farsteer is ready at" if with_runner else "The hub is ready at"
+    token = "in $CLI_API_TOKEN" if os.environ.get("CLI_API_TOKEN") else f"in {token_file(home)}"
+    return f"{subject} {url}, its access token is {token}"
+
+
+def local_url(url: str) -> str:
+    """Return a URL for clients on this machine, also if the server listens on all addresses."""
+    parts = urlsplit(url)
+    host = _LOOPBACK_OF_ANY.get(parts.hostname or "")
+    return url if host is None else f"{parts.scheme}://{host}:{parts.port}"
+
+
+@contextmanager
+def _announce(home: Path, url: str) -> Generator[None]:
+    """Write `hub.json`, by which other commands find the hub, and remove it afterwards.
+
+    The caller holds the lock of the home directory, so that no other hub writes the file.
+    """
+    path = hub_file(home)
+    write_secret(path, encode(HubFile(url=url, pid=os.getpid())))
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

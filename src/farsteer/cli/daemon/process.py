@@ -1,0 +1,92 @@
+"""How long-running commands run: event loop, log, signals, and a shutdown that takes a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from farsteer.cli.exit_codes import FAILURE, SUCCESS
+
+_log = logging.getLogger(__name__)
+
+SHUTDOWN_SECONDS = 20.0
+
+_LIBRARIES = ("asyncio", "httpcore", "httpx", "uvicorn", "websockets", "engineio", "socketio")
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Write log records to stderr, because stdout is for results. `FARSTEER_DEBUG=1` sets the level to debug."""
+    if os.environ.get("FARSTEER_DEBUG") == "1":
+        level = logging.DEBUG
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(max(level, logging.WARNING))
+
+
+def run_with_uvloop(work: Coroutine[Any, Any, int]) -> int:
+    """Run a coroutine on uvloop if it is installed, otherwise on asyncio's own event loop."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+async def cancel_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and wait until they have ended, ignoring what they raise."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class StopSignal:
+    """Catches SIGINT and SIGTERM from the moment it is created, so that they stop the process in an orderly way."""
+
+    def __init__(self) -> None:
+        self._received = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._received.set)
+
+    async def wait_and_close(self, resources: AsyncExitStack, *tasks: asyncio.Task[Any]) -> int:
+        """Wait for a signal or the end of one of `tasks`, then close `resources`.
+
+        Ends the process if closing takes longer than `SHUTDOWN_SECONDS`.
+
+        Returns:
+            The exit code: a failure if a task ended, because they should run until they are stopped.
+        """
+        # Everything loaded so far lives as long as the process; the garbage collector need not scan it.
+        gc.freeze()
+        received = asyncio.create_task(self._received.wait())
+        try:
+            done, _ = await asyncio.wait({received, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel_tasks(received)
+        ended = done - {received}
+        for task in ended:
+            _log.critical("background task exited unexpectedly: %s", task, exc_info=task.exception())
+        _log.info("stopping")
+        timeout = asyncio.get_running_loop().call_later(SHUTDOWN_SECONDS, _exit_now)
+        await resources.aclose()
+        timeout.cancel()
+        return FAILURE if ended else SUCCESS
+
+
+def _exit_now() -> None:
+    """End the process without further cleanup. Stored data is safe: it survives a kill at any moment."""
+    _log.critical("shutdown took longer than %.0f s; exiting now", SHUTDOWN_SECONDS)
+    logging.shutdown()
+    os._exit(FAILURE)

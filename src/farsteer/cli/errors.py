@@ -1,0 +1,50 @@
+"""Prints an error as one line that says what to do next, and chooses the exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from farsteer.cli.exit_codes import FAILURE, UNREACHABLE, USAGE_ERROR
+from farsteer.cli.terminal.text import clean
+from farsteer.core.errors import ErrorCode, FarsteerError
+
+HINTS = {
+    ErrorCode.UNAVAILABLE: "start a hub with `farsteer up`, or choose another with --hub",
+    ErrorCode.UNAUTHORIZED: "the access token comes from $CLI_API_TOKEN or the token file in $FARSTEER_HOME",
+    ErrorCode.MACHINE_OFFLINE: "run `farsteer runner --hub URL` on that machine",
+    ErrorCode.AGENT_UNKNOWN: "`farsteer agents` lists the agents",
+    ErrorCode.AGENT_NOT_INSTALLED: "`farsteer agents` says how to install it",
+    ErrorCode.NOT_FOUND: "`farsteer sessions` lists the sessions",
+}
+
+
+def report_error(error: Exception) -> int:
+    """Print `error` to stderr and return the exit code for it."""
+    if os.environ.get("FARSTEER_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exception(error)
+    if not isinstance(error, FarsteerError):
+        # The message of an OSError is complete by itself; others need the name of their class.
+        message = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        print(f"farsteer: {clean(message)} (FARSTEER_DEBUG=1 prints the traceback)", file=sys.stderr)
+        return FAILURE
+    for step in error.details.get("logs", ()):
+        print(f"  {step.status:<7}{clean(step.step)}: {clean(step.message)}", file=sys.stderr)
+    print(f"farsteer: {clean(message_with_hint(error))}", file=sys.stderr)
+    return exit_code(error)
+
+
+def message_with_hint(error: FarsteerError) -> str:
+    """Return the error's message, with what to do next if the message does not say so itself."""
+    hint = HINTS.get(error.code)
+    has_hint = any(mark in error.message for mark in ("`", "--", "CLI_API_TOKEN"))
+    return error.message if hint is None or has_hint else f"{error.message}; {hint}"
+
+
+def exit_code(error: FarsteerError) -> int:
+    """Return the exit code that stands for `error`."""
+    if error.code in (ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.MACHINE_OFFLINE):
+        return UNREACHABLE
+    return USAGE_ERROR if error.status == 400 else FAILURE

@@ -1,0 +1,303 @@
+"""Runs one turn for `farsteer exec`: prints the answer, asks for approvals and chooses the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+
+from farsteer.cli.context import find_session
+from farsteer.cli.daemon.process import cancel_tasks
+from farsteer.cli.exit_codes import APPROVAL_DENIED, FAILURE, INTERRUPTED, SUCCESS
+from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, Decision, InvalidReply, describe_approval
+from farsteer.cli.terminal.keyboard import read_line
+from farsteer.cli.terminal.log_view import entry_lines
+from farsteer.cli.terminal.text import Style, StyledText, clean, print_styled
+from farsteer.client.config import absolute_path
+from farsteer.client.hub_client import HubClient
+from farsteer.client.machines import choose_machine
+from farsteer.client.turn import Turn, TurnResult, TurnUpdate
+from farsteer.core import events as ev
+from farsteer.core.api import CreateSession, Deny
+from farsteer.core.approvals import Approval
+from farsteer.core.errors import BadRequest, FarsteerError
+from farsteer.core.events import Entry, TurnEndReason
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.session import Usage
+from farsteer.core.wire import WireStruct, encode
+
+_REORDER_SECONDS = 0.1
+_PROGRESS_EVENTS = (ev.ToolCall, ev.ToolCallUpdate, ev.Plan, ev.Notice, ev.ApprovalResolved)
+
+
+class EntryLine(WireStruct, tag_field="type", tag="message-received"):
+    """A line of `--output-format json`: one entry, in the form of the live event."""
+
+    session_id: str
+    message: Entry
+
+
+class ResultLine(WireStruct, tag_field="type", tag="result", omit_defaults=False):
+    """The last line of `--output-format json`."""
+
+    session_id: str
+    turn_id: str | None
+    reason: TurnEndReason
+    text: str
+    error: str | None
+    denied: int
+    """How many approvals were denied because nobody could answer them."""
+    usage: Usage
+
+
+class InterruptHandler:
+    """Turns SIGINT and SIGTERM into an abort of the turn, and a second signal into a cancellation.
+
+    The first signal calls `abort` if that is set; the next one, or the first if it is not, cancels the task that
+    entered the context manager.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self) -> None:
+        self.abort: Callable[[], Awaitable[None]] | None = None
+        self.ignore_signals = False
+        """Set when the turn has ended and only short cleanup is left."""
+        self._task: asyncio.Task[object] | None = None
+        self._aborting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> InterruptHandler:
+        self._task = asyncio.current_task()
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._handle_signal)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+        if self._aborting is not None:
+            await cancel_tasks(self._aborting)
+
+    def _handle_signal(self) -> None:
+        if self.ignore_signals:
+            return
+        if self.abort is not None and self._aborting is None:
+            self._aborting = asyncio.create_task(self._abort(self.abort))
+        elif self._task is not None:
+            self.ignore_signals = True
+            self._task.cancel()
+
+    async def _abort(self, abort: Callable[[], Awaitable[None]]) -> None:
+        print("farsteer: interrupting the turn; interrupt again to exit at once", file=sys.stderr)
+        try:
+            await abort()
+        except FarsteerError as error:
+            print(f"farsteer: cannot interrupt the turn: {clean(error.message)}", file=sys.stderr)
+
+
+class Execution:
+    """One run of `farsteer exec`.
+
+    Args:
+        hub: The hub to use.
+        arguments: The parsed arguments of `farsteer exec`.
+        interrupts: Gets the abort of the turn once the session exists.
+        external_hub: Whether the hub keeps running after this process. If so, the agent of a new session is stopped
+            at the end.
+    """
+
+    def __init__(
+        self,
+        hub: HubClient,
+        arguments: argparse.Namespace,
+        interrupts: InterruptHandler,
+        *,
+        external_hub: bool,
+    ) -> None:
+        self._hub = hub
+        self._interrupts = interrupts
+        self._arguments = arguments
+        self._external_hub = external_hub
+        self._json = arguments.output_format == "json"
+        interactive = sys.stdin.isatty() and sys.stderr.isatty()
+        self._approvals = arguments.approvals or ("ask" if interactive else "deny")
+        self._progress = sys.stderr.isatty() and not arguments.quiet
+        self._titles: dict[str, str] = {}
+        self._denied = 0
+        self._at_line_start = True
+        self._writing_message = False
+        self._held_text = ""
+        self._release_timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> int:
+        """Run the turn and return the exit code."""
+        session_id = await self._open_session()
+        self._interrupts.abort = partial(self._hub.abort, session_id)
+        async with Turn(self._hub, session_id, self._arguments.prompt, on_approval=self._decide) as turn:
+            async for update in turn:
+                self._show(session_id, update)
+            result = await turn.finish()
+        self._interrupts.ignore_signals = True
+        await self._finish(result)
+        return self._exit_code(result)
+
+    async def _open_session(self) -> str:
+        given = self._arguments
+        if given.session:
+            return (await find_session(self._hub, given.session)).id
+        machine = choose_machine(await self._hub.machines(), given.machine)
+        if given.cwd is None and machine.host != socket.gethostname():
+            name = clean(machine.name or machine.host)
+            raise BadRequest(f"the session would run on {name}: pass --cwd DIR, a directory of that machine")
+        request = CreateSession(
+            machine_id=machine.id,
+            directory=absolute_path(given.cwd or "."),
+            agent=given.agent,
+            model=given.model,
+            model_reasoning_effort=ReasoningEffort(given.effort) if given.effort else None,
+            permission_mode=PermissionMode(given.permission_mode) if given.permission_mode else None,
+            yolo=given.yolo or None,
+            source="cli",
+        )
+        return (await self._hub.create_session(request)).session_id
+
+    # -- output
+
+    def _show(self, session_id: str, update: TurnUpdate) -> None:
+        entry = update.entry
+        if self._json:
+            if entry is not None:
+                self._print(encode(EntryLine(session_id=session_id, message=entry)).decode() + "\n")
+            return
+        if update.text:
+            self._print_message(clean(update.text) if sys.stdout.isatty() else update.text)
+        if entry is None:
+            return
+        if isinstance(entry.content, ev.AgentMessage):
+            self._release_held_text()
+            self._finish_line()
+            self._writing_message = False
+        elif isinstance(entry.content, _PROGRESS_EVENTS) and self._progress:
+            self._print_status(*entry_lines(entry, self._titles))
+
+    def _print_message(self, text: str) -> None:
+        """Print text of the answer.
+
+        Deltas arrive before entries that precede them in the log. If progress is shown too, the first deltas of a
+        message are held back for a moment, so that those entries are printed first.
+        """
+        if self._writing_message or not self._progress:
+            self._print(text)
+            return
+        self._held_text += text
+        if self._release_timer is None:
+            loop = asyncio.get_running_loop()
+            self._release_timer = loop.call_later(_REORDER_SECONDS, self._release_held_text)
+
+    def _release_held_text(self) -> None:
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
+        if self._held_text:
+            self._print(self._held_text)
+            self._held_text = ""
+            self._writing_message = True
+
+    def _print(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        self._at_line_start = text.endswith("\n")
+
+    def _finish_line(self) -> None:
+        if not self._at_line_start:
+            self._print("\n")
+
+    def _print_status(self, *lines: StyledText) -> None:
+        """Print lines to stderr, which may show the same terminal as stdout."""
+        self._finish_line()
+        for line in lines:
+            print_styled(sys.stderr, line)
+
+    # -- approvals
+
+    async def _decide(self, approval: Approval) -> Decision | None:
+        if self._approvals == "wait":
+            self._print_approval(approval)
+            return None
+        if self._approvals == "ask":
+            return await self._ask(approval)
+        self._denied += 1
+        self._print_status(
+            StyledText(
+                f"farsteer: denied, because nobody can answer here: {describe_approval(approval)[0]} "
+                "(see --permission-mode and --approvals)"
+            )
+        )
+        return Deny(message="nobody was there to answer")
+
+    async def _ask(self, approval: Approval) -> Decision:
+        prompt = ApprovalPrompt(approval)
+        self._print_approval(approval)
+        while True:
+            self._print_status(StyledText(prompt.instructions))
+            print("> ", end="", file=sys.stderr, flush=True)
+            line = await read_line(sys.stdin)
+            if line is None:
+                return Deny(message="the terminal was closed")
+            decision = prompt.reply(line)
+            if isinstance(decision, InvalidReply):
+                self._print_status(StyledText(decision.reason))
+            elif decision is not None:
+                return decision
+
+    def _print_approval(self, approval: Approval) -> None:
+        self._print_status(*(StyledText(line, Style.ASK) for line in describe_approval(approval)))
+
+    # -- the end
+
+    async def _finish(self, result: TurnResult) -> None:
+        self._release_held_text()
+        if self._json:
+            await self._print_result(result)
+        self._finish_line()
+        if result.reason not in (TurnEndReason.END_TURN, TurnEndReason.CANCELLED):
+            error = clean(result.error or "no reason given")
+            self._print_status(StyledText(f"farsteer: the turn ended as {result.reason.value}: {error}"))
+        if self._external_hub and not self._arguments.session:
+            # The session stays at the hub, but its agent process was only started for this turn.
+            try:
+                await self._hub.stop(result.session_id)
+            except FarsteerError as error:
+                message = clean(error.message)
+                self._print_status(StyledText(f"farsteer: the agent could not be stopped: {message}"))
+        if self._progress:
+            self._print_status(StyledText(f"session {result.session_id}", Style.DIM))
+
+    async def _print_result(self, result: TurnResult) -> None:
+        session = await self._hub.session(result.session_id)
+        line = ResultLine(
+            session_id=result.session_id,
+            turn_id=result.turn_id,
+            reason=result.reason,
+            text=result.text,
+            error=result.error,
+            denied=self._denied,
+            usage=session.usage,
+        )
+        self._print(encode(line).decode() + "\n")
+
+    def _exit_code(self, result: TurnResult) -> int:
+        match result.reason:
+            case TurnEndReason.END_TURN:
+                return APPROVAL_DENIED if self._denied else SUCCESS
+            case TurnEndReason.CANCELLED:
+                return INTERRUPTED
+            case _:
+                return FAILURE

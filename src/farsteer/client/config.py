@@ -1,0 +1,160 @@
+"""Finds the hub and the access token: in arguments, the environment and the home directory, in this order."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from farsteer.core.errors import BadRequest, Unauthorized
+
+DEFAULT_URL = "http://127.0.0.1:3006"
+
+
+class HubFile(msgspec.Struct, frozen=True):
+    """`hub.json` in the home directory: the hub that runs on it."""
+
+    url: str
+    pid: int
+
+
+class Login(msgspec.Struct, frozen=True):
+    """`login.json` in the home directory: what `farsteer login` stored."""
+
+    url: str
+    token: str
+
+
+def home_dir() -> Path:
+    """Return the home directory: `$FARSTEER_HOME`, or `~/.farsteer`."""
+    return Path(os.environ.get("FARSTEER_HOME") or "~/.farsteer").expanduser().absolute()
+
+
+def hub_file(home: Path) -> Path:
+    return home / "hub.json"
+
+
+def token_file(home: Path) -> Path:
+    return home / "token"
+
+
+def login_file(home: Path) -> Path:
+    return home / "login.json"
+
+
+def stored_login(home: Path) -> Login | None:
+    """Return what `farsteer login` stored, or None."""
+    try:
+        return msgspec.json.decode(login_file(home).read_bytes(), type=Login)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def running_hub(home: Path) -> HubFile | None:
+    """Return the hub that runs on `home`, or None if there is none or its process has ended."""
+    try:
+        found = msgspec.json.decode(hub_file(home).read_bytes(), type=HubFile)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if _is_running(found.pid) else None
+
+
+def _is_running(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def find_url(url: str | None = None, *, allow_insecure: bool = False) -> str:
+    """Return the address of the hub to use.
+
+    That is the first of: `url`, `$FARSTEER_HUB`, the hub that runs on the home directory, the hub of
+    `farsteer login`, and `DEFAULT_URL`.
+
+    Raises:
+        BadRequest: As `check_url`.
+    """
+    url = url or os.environ.get("FARSTEER_HUB")
+    if url:
+        return check_url(url, allow_insecure=allow_insecure).rstrip("/")
+    running, login = running_hub(home_dir()), stored_login(home_dir())
+    return running.url if running else login.url if login else DEFAULT_URL
+
+
+def find_token(token: str | None = None, url: str | None = None) -> str:
+    """Return the access token to use.
+
+    That is the first of: `token`, `$CLI_API_TOKEN`, the token of `farsteer login` if that was for the hub at `url`,
+    and the token file of the home directory.
+
+    Raises:
+        Unauthorized: There is none, or the token file cannot be read.
+    """
+    token = token or os.environ.get("CLI_API_TOKEN")
+    if token:
+        return token.strip()
+    login = stored_login(home_dir())
+    if login is not None and login.url == url:
+        return login.token
+    path = token_file(home_dir())
+    try:
+        stored = path.read_text(encoding="utf-8-sig").strip()
+    except FileNotFoundError:
+        stored = ""
+    except OSError as error:
+        raise Unauthorized(f"cannot read the token file {path}: {error.strerror}") from error
+    if not stored:
+        raise Unauthorized(f"no access token: set CLI_API_TOKEN, or write the hub's token to {path}")
+    return stored
+
+
+def check_url(url: str, *, allow_insecure: bool = False) -> str:
+    """Return `url` if it is the address of a hub and the connection protects the access token.
+
+    Args:
+        url: An address with http or https.
+        allow_insecure: Accept http to another machine, as `$FARSTEER_ALLOW_INSECURE=1` does.
+
+    Raises:
+        BadRequest: It is not an address, or it would send the token unencrypted to another machine.
+    """
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise BadRequest(f"not a hub address: {url!r}; it looks like {DEFAULT_URL}")
+    if url.startswith("http:") and not is_loopback(url):
+        allowed = allow_insecure or os.environ.get("FARSTEER_ALLOW_INSECURE") == "1"
+        if not allowed:
+            raise BadRequest(
+                f"{url} would send the token unencrypted: use https, or set FARSTEER_ALLOW_INSECURE=1 "
+                "on a trusted network"
+            )
+    return url
+
+
+def is_loopback(url: str) -> bool:
+    """Return whether `url` is on this machine."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """Return a path without `~` and relative parts, as seen from this process."""
+    return os.path.abspath(os.path.expanduser(path))

@@ -1,0 +1,121 @@
+"""The operations of a client that concern the hub as a whole: machines, agents, usage, access tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from farsteer.client.connection import HttpConnection, api_path
+from farsteer.core import api
+from farsteer.core.session import StoredConversation
+
+
+class HubOperations:
+    """A base class of `AsyncClient`."""
+
+    _connection: HttpConnection
+
+    async def health(self) -> api.Health:
+        """Return the hub's status and version. Needs no valid token."""
+        return await self._connection.call("GET", "/health", api.Health, anonymous=True)
+
+    async def machines(self) -> list[api.MachineView]:
+        """Return all machines of the namespace, the connected ones (`active`) first."""
+        return (await self._connection.call("GET", api_path("machines"), api.MachinesResponse)).machines
+
+    async def machine(self, machine_id: str) -> api.MachineView:
+        """Return one machine.
+
+        Raises:
+            NotFound: There is no machine with this id.
+        """
+        path = api_path("machines", machine_id)
+        return (await self._connection.call("GET", path, api.MachineResponse)).machine
+
+    async def agents(self) -> list[api.AgentView]:
+        """Return the agents of all connected machines, and on which of them each is available."""
+        return (await self._connection.call("GET", api_path("agents"), api.AgentsResponse)).agents
+
+    async def conversations(
+        self, machine_id: str, agent: str, *, directory: str | None = None, limit: int = 100
+    ) -> list[StoredConversation]:
+        """Return the conversations that an agent has stored on a machine, the one used last first.
+
+        `session_id` of a conversation is set if it is a session already. `adopt` turns one into a session.
+
+        Args:
+            machine_id: The machine to ask.
+            agent: The name of the agent.
+            directory: Return only conversations in this directory.
+            limit: Return at most this many.
+
+        Raises:
+            MachineOffline: The machine is not connected.
+            NotCapable: The agent cannot list its conversations.
+        """
+        path = api_path("machines", machine_id, "conversations")
+        query = {"agent": agent, "directory": directory, "limit": limit}
+        answer = await self._connection.call("GET", path, api.ConversationsResponse, query=query)
+        return answer.conversations
+
+    async def usage(
+        self,
+        *,
+        since: str | None = None,
+        until: str | None = None,
+        group_by: api.UsageGrouping = "day",
+        session_id: str | None = None,
+    ) -> api.UsageResponse:
+        """Return tokens and cost as the agents have reported them.
+
+        Args:
+            since: The first day, as YYYY-MM-DD in UTC.
+            until: The last day.
+            group_by: What each group of the answer stands for.
+            session_id: Count only this session.
+        """
+        query = {"from": since, "to": until, "groupBy": group_by, "sessionId": session_id}
+        return await self._connection.call("GET", api_path("usage"), api.UsageResponse, query=query)
+
+    async def online_users(self) -> list[api.OnlineUser]:
+        """Return the users who are connected to the live events of the namespace."""
+        path = api_path("online-users")
+        return (await self._connection.call("GET", path, api.OnlineUsersResponse)).users
+
+    async def tokens(self) -> list[api.TokenView]:
+        """Return all access tokens, without their secrets."""
+        return (await self._connection.call("GET", api_path("tokens"), api.TokensResponse)).tokens
+
+    async def create_token(
+        self,
+        label: str,
+        *,
+        namespace: str | None = None,
+        scopes: Sequence[str] | None = None,
+        expires_in: int | None = None,
+    ) -> api.TokenCreated:
+        """Create an access token. Its `secret` is in this answer only; the hub stores a hash.
+
+        Args:
+            label: What the token is for.
+            namespace: The namespace it belongs to. Defaults to the caller's; only the owner may name another.
+            scopes: What it may do. Defaults to all scopes of the caller.
+            expires_in: Its lifetime in seconds. None means unlimited.
+
+        Raises:
+            Forbidden: The caller may not create such a token.
+        """
+        body = api.NewToken(
+            label=label,
+            namespace=namespace,
+            scopes=None if scopes is None else list(scopes),
+            expires_in=expires_in,
+        )
+        return await self._connection.call("POST", api_path("tokens"), api.TokenCreated, body=body)
+
+    async def revoke_token(self, token_id: str) -> None:
+        """Revoke an access token and close the connections that use it.
+
+        Raises:
+            NotFound: There is no such token.
+        """
+        await self._connection.call("DELETE", api_path("tokens", token_id), api.Done)

@@ -1,0 +1,384 @@
+"""`Client` and `Session`: the SDK for programs without an event loop.
+
+They run an `AsyncClient` on an event loop in a thread of their own. Signatures and documentation of most methods are
+those of `AsyncClient`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+import httpx
+
+from farsteer.client import turn as async_turn
+from farsteer.client.async_client import AsyncClient
+from farsteer.client.live_events import LiveEvent
+from farsteer.client.session import AsyncSession, SessionHandle, for_session
+from farsteer.client.turn import Decision, TurnResult, TurnUpdate
+from farsteer.core.api import NewAttachment
+from farsteer.core.approvals import Approval
+from farsteer.core.errors import Conflict
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Item = TypeVar("Item", covariant=True)
+
+OnApproval = Callable[[Approval], Decision]
+
+
+class _LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="farsteer-client", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        return self._loop.is_closed()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop's thread and wait for its result."""
+        if self.closed:
+            work.close()
+            raise Conflict("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # After Ctrl-C in the waiting thread, the coroutine must not continue in the background.
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+class _AsyncStream(Protocol[Item]):
+    """What `Stream` needs of an `EventStream` or an asynchronous `Turn`."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __anext__(self) -> Item: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Stream(Generic[T]):
+    """An iterator over live events or the updates of a turn.
+
+    As a context manager it has subscribed when its body begins, and is closed when the body ends.
+    """
+
+    def __init__(self, client: Client, source: _AsyncStream[T]) -> None:
+        self._client = client
+        self._source = source
+
+    def __enter__(self) -> Self:
+        self._client.run(self._source.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the subscription. Idempotent."""
+        self._client.run(self._source.aclose())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            return self._client.run(self._source.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class Turn(Stream[TurnUpdate]):
+    """Sends a message and iterates over what happens until its turn has ended. Get one from `Session.turn`."""
+
+    def __init__(self, client: Client, turn: async_turn.Turn, on_approval: OnApproval | None) -> None:
+        super().__init__(client, turn)
+        self._turn = turn
+        self._on_approval = on_approval
+
+    @property
+    def result(self) -> TurnResult | None:
+        """How the turn ended; None before."""
+        return self._turn.result
+
+    def __next__(self) -> TurnUpdate:
+        update = super().__next__()
+        if update.approval is not None and self._on_approval is not None:
+            # Called in the caller's thread, because it may block, for example to ask a person.
+            self.answer(update.approval, self._on_approval(update.approval))
+        return update
+
+    def answer(self, approval: Approval, decision: Decision) -> None:
+        """Answer an approval of this turn. Does nothing if `decision` is None or somebody else has answered it."""
+        self._client.run(self._turn.answer(approval, decision))
+
+    def finish(self) -> TurnResult:
+        """Follow the turn to its end and return the result, whatever it is; `check` of it raises if it failed.
+
+        Raises:
+            NotFound: The session was deleted.
+            Unavailable: The hub could not be reached for too long.
+            Conflict: The turn was closed before it ended.
+        """
+        for _ in self:
+            pass
+        return self._client.run(self._turn.finish())
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Client, P], T]:
+    """Turn a coroutine method into one that waits."""
+
+    @functools.wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(method(self.aio, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[AsyncClient, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    """Turn an asynchronous generator method into a generator."""
+
+    @functools.wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        source = method(self.aio, *args, **kwargs)
+
+        async def next_item() -> T:
+            return await anext(source)
+
+        while True:
+            try:
+                item = self.run(next_item())
+            except StopAsyncIteration:
+                return
+            yield item
+
+    return call
+
+
+def _returning_session(
+    method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, AsyncSession]],
+) -> Callable[Concatenate[Client, P], Session]:
+    """Turn a coroutine method that returns an `AsyncSession` into one that waits and returns a `Session`."""
+
+    @functools.wraps(method)
+    def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Session:
+        return self.attach(self.run(method(self.aio, *args, **kwargs)).id)
+
+    return call
+
+
+class Client:
+    """A client of one hub. `farsteer.AsyncClient` is the same for asyncio.
+
+        with Client() as client:
+            session = client.start(".", agent="demo")
+            print(session.ask("hello"))
+
+    Every method may raise an exception of `farsteer.core.errors`; branch on its class or its `code`. Common to all of
+    them are `Unavailable` if the hub cannot be reached and `Unauthorized` if it refuses the access token.
+
+    Args:
+        url: The address of the hub. Defaults to `$FARSTEER_HUB`, the hub that runs on this machine's home directory,
+            the hub of `farsteer login`, or `http://127.0.0.1:3006`, in this order.
+        token: The access token. Defaults to `$CLI_API_TOKEN`, the token of `farsteer login`, or the token file in the
+            home directory.
+        allow_insecure: Allow unencrypted http to another machine.
+        transport: An asynchronous httpx transport to send requests by, for tests and unusual networks.
+
+    Raises:
+        BadRequest: The address is not one of a hub, or would send the token unencrypted.
+        Unauthorized: No access token was found.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        allow_insecure: bool = False,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.aio = AsyncClient(url, token, allow_insecure=allow_insecure, transport=transport)
+        """The asynchronous client, for use with `run`."""
+        self._loop = _LoopThread()
+
+    @property
+    def url(self) -> str:
+        """The address of the hub."""
+        return self.aio.url
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections and end the thread. Idempotent."""
+        if not self._loop.closed:
+            self.run(self.aio.aclose())
+            self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of `aio` and return its result.
+
+        Raises:
+            Conflict: The client is closed.
+        """
+        return self._loop.run(work)
+
+    def attach(self, session_id: str) -> Session:
+        """Return a handle of an existing session. Does not check that it exists."""
+        return Session(self, session_id)
+
+    def events(
+        self,
+        session_id: str | None = None,
+        *,
+        types: Iterable[str] | None = None,
+        since: str | None = None,
+        reconnect_timeout: float | None = None,
+    ) -> Stream[LiveEvent]:
+        """Return the live events of the namespace, or of one session, as an iterator.
+
+        Args:
+            session_id: Return only events of this session.
+            types: Return only events of these types.
+            since: The cursor of an event; begin behind it. Defaults to now.
+            reconnect_timeout: Raise if a lost connection could not be restored for this many seconds. None retries
+                without end.
+        """
+        return Stream(
+            self,
+            self.aio.events(session_id, types=types, since=since, reconnect_timeout=reconnect_timeout),
+        )
+
+    start = _returning_session(AsyncClient.start)
+    health = _blocking(AsyncClient.health)
+    machines = _blocking(AsyncClient.machines)
+    machine = _blocking(AsyncClient.machine)
+    agents = _blocking(AsyncClient.agents)
+    online_users = _blocking(AsyncClient.online_users)
+    conversations = _blocking(AsyncClient.conversations)
+    adopt = _returning_session(AsyncClient.adopt)
+    usage = _blocking(AsyncClient.usage)
+    create_session = _blocking(AsyncClient.create_session)
+    sessions = _iterating(AsyncClient.sessions)
+    session = _blocking(AsyncClient.session)
+    rename = _blocking(AsyncClient.rename)
+    delete = _blocking(AsyncClient.delete)
+    abort = _blocking(AsyncClient.abort)
+    stop = _blocking(AsyncClient.stop)
+    resume = _blocking(AsyncClient.resume)
+    rewind = _blocking(AsyncClient.rewind)
+    fork = _returning_session(AsyncClient.fork)
+    export = _iterating(AsyncClient.export)
+    set_permission_mode = _blocking(AsyncClient.set_permission_mode)
+    set_model = _blocking(AsyncClient.set_model)
+    send = _blocking(AsyncClient.send)
+    messages = _iterating(AsyncClient.messages)
+    log = _iterating(AsyncClient.log)
+    history = _iterating(AsyncClient.history)
+    clear_messages = _blocking(AsyncClient.clear_messages)
+    queue = _blocking(AsyncClient.queue)
+    cancel = _blocking(AsyncClient.cancel)
+    send_now = _blocking(AsyncClient.send_now)
+    typing = _blocking(AsyncClient.typing)
+    approvals = _blocking(AsyncClient.approvals)
+    approve = _blocking(AsyncClient.approve)
+    deny = _blocking(AsyncClient.deny)
+    answer = _blocking(AsyncClient.answer)
+    tokens = _blocking(AsyncClient.tokens)
+    create_token = _blocking(AsyncClient.create_token)
+    revoke_token = _blocking(AsyncClient.revoke_token)
+
+
+class Session(SessionHandle[Client]):
+    """One session. Get one from `Client.start` or `Client.attach`.
+
+    `turn` and `ask` talk to the agent. The other methods are those of `Client` without the session id.
+    """
+
+    view = for_session(Client.session)
+    send = for_session(Client.send)
+    messages = for_session(Client.messages)
+    history = for_session(Client.history)
+    clear_messages = for_session(Client.clear_messages)
+    events = for_session(Client.events)
+    queue = for_session(Client.queue)
+    cancel = for_session(Client.cancel)
+    approve = for_session(Client.approve)
+    deny = for_session(Client.deny)
+    answer = for_session(Client.answer)
+    typing = for_session(Client.typing)
+    rewind = for_session(Client.rewind)
+    fork = for_session(Client.fork)
+    export = for_session(Client.export)
+    send_now = for_session(Client.send_now)
+    set_permission_mode = for_session(Client.set_permission_mode)
+    set_model = for_session(Client.set_model)
+    rename = for_session(Client.rename)
+    abort = for_session(Client.abort)
+    stop = for_session(Client.stop)
+    resume = for_session(Client.resume)
+    delete = for_session(Client.delete)
+
+    def turn(
+        self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
+    ) -> Turn:
+        """Return an iterator that sends a message and follows its turn.
+
+            for update in session.turn("run the tests"):
+                print(update.text, end="")
+
+        Args:
+            text: The message.
+            attachments: Files to send with it.
+            on_approval: Called with each approval, in the thread of the caller. Its return value is the answer: True
+                or an `Approve`, False or a `Deny`, or None to leave it to somebody else, as without a callback.
+        """
+        turn = async_turn.Turn(self.client.aio, self.id, text, attachments=attachments)
+        return Turn(self.client, turn, on_approval)
+
+    def ask(
+        self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
+    ) -> TurnResult:
+        """Send a message, wait until its turn has ended and return the result; `str(result)` is the answer.
+
+        Args:
+            text: The message.
+            attachments: Files to send with it.
+            on_approval: As in `turn`.
+
+        Raises:
+            AgentError: The agent failed (`agent_failed`) or its process died (`agent_died`).
+            Conflict: The turn was cancelled (`turn_cancelled`), or the queue is full (`queue_full`).
+            Unavailable: The runner ended during the turn, or the hub could not be reached for too long.
+            NotFound: The session does not exist or was deleted.
+        """
+        with self.turn(text, attachments=attachments, on_approval=on_approval) as turn:
+            return turn.finish().check()

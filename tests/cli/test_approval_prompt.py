@@ -1,0 +1,93 @@
+"""No answer, and no typing error, ever means yes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, InvalidReply, describe_approval
+from farsteer.core.api import Approve, Deny
+from farsteer.core.approvals import Approval, ApprovalKind, Question
+
+
+def permission(**more: object) -> Approval:
+    return Approval(id="a", kind=ApprovalKind.PERMISSION, title="run ls", created_at=1, **more)  # pyright: ignore[reportArgumentType]
+
+
+def plan() -> Approval:
+    return Approval(id="a", kind=ApprovalKind.PLAN, title="a plan", created_at=1, plan="1. look\n2. do")
+
+
+def questions(*asked: Question) -> Approval:
+    return Approval(id="a", kind=ApprovalKind.QUESTION, title="two things", created_at=1, questions=asked)
+
+
+ONE = Question(id="colour", text="Which colour?", choices=("red", "green"))
+MANY = Question(id="tops", text="Which toppings?", choices=("cheese", "olives", "basil"), multiple=True)
+OWN = Question(id="name", text="Your name?", free_text=True)
+MIXED = Question(id="where", text="Where?", choices=("here", "there"), free_text=True)
+
+
+@given(st.text())
+def test_nothing_but_a_clear_yes_approves(line: str) -> None:
+    for approval in (permission(), plan()):
+        if isinstance(ApprovalPrompt(approval).reply(line), Approve):
+            assert line.strip().lower().rstrip(",") in {"y", "yes", "a", "always"}
+
+
+@pytest.mark.parametrize(
+    ("line", "decision"),
+    [
+        ("y", Approve()),
+        (" YES ", Approve()),
+        ("a", Approve(decision="approved_for_session")),
+        ("n", Deny()),
+        ("no, use the staging database", Deny(message="use the staging database")),
+        ("x", Deny(decision="abort")),
+    ],
+)
+def test_permissions(line: str, decision: Approve | Deny) -> None:
+    assert ApprovalPrompt(permission()).reply(line) == decision
+
+
+@pytest.mark.parametrize("line", ["", "yy", "yes please", "ok", "a b", "1"])
+def test_what_is_unclear_is_asked_again(line: str) -> None:
+    again = ApprovalPrompt(permission()).reply(line)
+    assert isinstance(again, InvalidReply)
+    assert "[y]es" in again.reason
+
+
+def test_a_plan_cannot_be_approved_for_ever() -> None:
+    assert isinstance(ApprovalPrompt(plan()).reply("a"), InvalidReply)
+    assert ApprovalPrompt(plan()).reply("n smaller steps") == Deny(message="smaller steps")
+
+
+def test_questions_follow_each_other() -> None:
+    asking = ApprovalPrompt(questions(ONE, MANY, OWN))
+    assert "Which colour?" in asking.instructions
+    assert "2) green" in asking.instructions
+    assert isinstance(asking.reply("3"), InvalidReply)
+    assert isinstance(asking.reply("blue"), InvalidReply)
+    assert isinstance(asking.reply(""), InvalidReply)
+    assert asking.reply("2") is None
+    assert asking.reply("1, basil, 1") is None
+    assert asking.reply("Anna, of course") == Approve(
+        answers={"colour": ["green"], "tops": ["cheese", "basil"], "name": ["Anna, of course"]}
+    )
+
+
+def test_own_words_beside_choices() -> None:
+    assert ApprovalPrompt(questions(MIXED)).reply("somewhere else") == Approve(
+        answers={"where": ["somewhere else"]}
+    )
+    assert ApprovalPrompt(questions(MIXED)).reply("2") == Approve(answers={"where": ["there"]})
+
+
+def test_a_question_can_be_declined() -> None:
+    assert ApprovalPrompt(questions(ONE)).reply("-") == Deny(message="declined to answer")
+
+
+def test_what_is_asked_is_shown_whole_but_harmless() -> None:
+    lines = describe_approval(permission(arguments={"command": "rm -rf /\x1b[2K\nls", "deep": {"a": [1]}}))
+    assert lines == ["allow? run ls", "  command: rm -rf /[2K", "  ls", '  deep: {"a":[1]}']
+    assert describe_approval(plan()) == ["a plan", "  1. look", "  2. do"]
+    assert len(describe_approval(permission(arguments={"text": "\n".join("x" * 1000)}))) < 40

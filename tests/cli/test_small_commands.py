@@ -1,0 +1,90 @@
+"""`farsteer token`, `agents`, `doctor`, `usage` and `import` with a hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import RunCommand
+from tests.support.stack import OWNER, Stack
+
+
+async def test_tokens(hub: Stack, run_command: RunCommand, home: Path) -> None:
+    assert (await run_command("token")).out == f"{home / 'token'}\n"
+    created = await run_command("token", "create", "build server", "--scope", "read", "--expires", "2h")
+    secret = created.out.strip()
+    assert len(secret) > 20
+    assert secret not in created.err
+    listed = await run_command("token", "list")
+    assert "build server" in listed.out
+    assert secret not in listed.out
+    token_id = next(line.split()[0] for line in listed.lines if "build server" in line)
+    assert (await run_command("token", "revoke", token_id)).code == 0
+    assert (await run_command("token", "revoke", token_id)).code == 1
+    assert (await run_command("token", "create", "x", "--expires", "soon")).code == 2
+    assert OWNER not in listed.out
+
+
+async def test_agents(hub: Stack, run_command: RunCommand) -> None:
+    local = await run_command("agents")
+    assert local.code == 0
+    assert "demo" in local.out
+    everywhere = await run_command("agents", "--all")
+    assert "demo" in everywhere.out
+    help_text = await run_command("agents", "demo", "--help")
+    assert help_text.code == 0
+    assert "run <command>" in help_text.out
+    assert json.loads((await run_command("agents", "demo", "--json")).out)["name"] == "demo"
+    nobody = await run_command("agents", "nobody")
+    assert nobody.code == 1
+    assert "farsteer agents" in nobody.err
+
+
+async def test_the_doctor_finds_nothing_wrong(hub: Stack, run_command: RunCommand) -> None:
+    result = await run_command("doctor")
+    assert result.code == 0, result.out
+    assert f"at {hub.url}" in result.out
+    assert "1 of 1 machines connected" in result.out
+    assert "agent demo" in result.out
+
+
+async def test_the_doctor_says_what_is_wrong_and_what_to_do(
+    run_command: RunCommand, home: Path, free_port: int
+) -> None:
+    fresh = await run_command("doctor", "--port", str(free_port))
+    assert fresh.code == 0
+    assert "`farsteer up` starts one" in fresh.out
+    assert f"port {free_port} is free" in fresh.out
+    (home / "token").write_text("secret-token")
+    (home / "token").chmod(0o644)
+    home.chmod(0o755)
+    result = await run_command("doctor", "--hub", f"http://127.0.0.1:{free_port}")
+    assert result.code == 1
+    assert f"chmod 600 {home / 'token'}" in result.out
+    assert f"chmod 700 {home}" in result.out
+    assert "nothing listens there" in result.out
+    assert "secret-token" not in result.out + result.err
+
+
+async def test_what_was_spent_and_what_can_be_adopted(hub: Stack, run_command: RunCommand) -> None:
+    nothing = await run_command("usage")
+    assert (nothing.code, nothing.out) == (0, "")
+    account = await hub.sign_in()
+    session = await hub.create(account)
+    await account.turn(session, "remember the dolphin")
+
+    by_session = await run_command("usage", "--by", "session")
+    assert [line.split()[:2] for line in by_session.lines[1:]] == [[session[:8], "1"], ["all", "1"]]
+    assert len((await run_command("usage", "--by", "turn", "--session", session[:8])).lines) == 3
+    assert json.loads((await run_command("usage", "--json")).out)["total"]["turns"] == 1
+    assert (await run_command("usage", "--since", "yesterday")).code == 2
+
+    listed = await run_command("import", "demo")
+    assert session[:8] in listed.lines[1]
+    assert "remember the dolphin" in listed.lines[1]
+    assert (await run_command("import", "demo", "--directory", "/nowhere")).out == ""
+    assert (await run_command("import", "demo", "ffff")).code == 1
+    native = json.loads((await run_command("import", "demo", "--json")).out)["nativeId"]
+    again = await run_command("import", "demo", native)
+    assert again.code == 1
+    assert session in again.err
