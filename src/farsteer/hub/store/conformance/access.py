@@ -1,0 +1,143 @@
+"""Namespaces are isolated from each other. Machines belong to one, tokens name one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import pytest
+from msgspec.structs import replace
+
+from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import Forbidden, NotFound
+from farsteer.core.events import SessionStatus
+from farsteer.core.ids import new_id
+from farsteer.hub.rules.view import session_view
+from farsteer.hub.store.base import AppendStatus, SessionFilter, TokenRow, UsageFilter
+from farsteer.hub.store.conformance.harness import (
+    LINK,
+    NAMESPACE,
+    NEXT_LINK,
+    OTHER_NAMESPACE,
+    StoreContracts,
+    StoreHarness,
+    contract,
+    new_item,
+    new_machine,
+)
+
+
+class AccessContracts(StoreContracts):
+    @contract
+    async def test_nothing_of_a_session_is_reachable_from_another_namespace(
+        self, harness: StoreHarness
+    ) -> None:
+        log = await harness.create_session(entries=3)
+        item = new_item()
+        store, id, other = harness.store, log.session_id, OTHER_NAMESPACE
+        await store.accept_item(NAMESPACE, id, item)
+        published = len(harness.published)
+        attempts: list[Awaitable[object]] = [
+            store.get_session(other, id),
+            store.read_page(other, id, limit=9, before=None, after=None),
+            store.find_rewind_point(other, id, 1),
+            store.find_rewind_result(other, id, 1, 1),
+            store.clear_messages(other, id, 0),
+            store.visible_ranges(other, id, None),
+            store.delete_session(other, id),
+            store.find_resolution(other, id, "a"),
+            store.accept_item(other, id, new_item()),
+            store.cancel_item(other, id, item.id),
+            store.prioritize_item(other, id, item.id),
+            store.report_usage(other, UsageFilter(session_id=id), "day", 9),
+        ]
+        for attempt in attempts:
+            with pytest.raises(NotFound):
+                await attempt
+        assert await store.list_sessions(other, SessionFilter(), limit=9, after=None) == []
+        assert (await store.read_feed(other, 0)).events == []
+        assert (await store.read_feed(other, 0, session_id=id)).events == []
+        assert len(harness.published) == published
+        assert await harness.seqs(log) == [1, 2, 3]
+
+    # -- machines
+
+    @contract
+    async def test_a_machine_is_active_while_it_is_connected(self, harness: StoreHarness) -> None:
+        log = await harness.create_session()
+        machine = harness.machine.id
+        assert (await harness.store.get_machine(NAMESPACE, machine)).active
+        await harness.disconnect()
+        assert not (await harness.store.get_machine(NAMESPACE, machine)).active
+        row = await harness.store.get_session(NAMESPACE, log.session_id)
+        assert not row.reachable
+        assert session_view(row).status is SessionStatus.UNREACHABLE
+        assert harness.updates_of(log.session_id)[-1] == {
+            "partial": True, "status": "unreachable", "active": False, "thinking": False,
+        }  # fmt: skip
+        await harness.connect()
+        assert (await harness.store.get_session(NAMESPACE, log.session_id)).reachable
+        assert harness.updates_of(log.session_id)[-1]["status"] == "starting"
+
+    @contract
+    async def test_the_end_of_a_replaced_link_disconnects_nothing(self, harness: StoreHarness) -> None:
+        await harness.connect(NEXT_LINK)
+        await harness.disconnect(LINK)
+        assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).active
+        await harness.disconnect(NEXT_LINK)
+        assert not (await harness.store.get_machine(NAMESPACE, harness.machine.id)).active
+
+    @contract
+    async def test_a_machine_belongs_to_one_namespace(self, harness: StoreHarness) -> None:
+        with pytest.raises(Forbidden):
+            await harness.store.connect_machine(OTHER_NAMESPACE, harness.machine, {}, link_id=NEXT_LINK)
+        await harness.store.disconnect_machine(OTHER_NAMESPACE, harness.machine.id, link_id=NEXT_LINK)
+        assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).active
+        with pytest.raises(NotFound):
+            await harness.store.get_machine(OTHER_NAMESPACE, harness.machine.id)
+        assert await harness.store.list_machines(OTHER_NAMESPACE) == []
+        log = await harness.create_session()
+        assert (await harness.append(log, log.add_messages(1))).status is AppendStatus.STORED
+
+    @contract
+    async def test_machines_are_listed_with_what_they_said_last(self, harness: StoreHarness) -> None:
+        other = new_machine()
+        await harness.store.connect_machine(NAMESPACE, other, {}, link_id=NEXT_LINK)
+        await harness.store.disconnect_machine(NAMESPACE, other.id, link_id=NEXT_LINK)
+        agent = AgentInfo(name="demo", title="Demo", available=True, version="1", capabilities=Capabilities())
+        harness.machine = replace(harness.machine, agents=(agent,))
+        await harness.connect()
+        first, second = await harness.store.list_machines(NAMESPACE)
+        assert (first.id, first.active, first.agents) == (harness.machine.id, True, (agent,))
+        assert (second.id, second.active) == (other.id, False)
+
+    @contract
+    async def test_a_connecting_machine_learns_what_is_stored_deleted_and_unknown(
+        self, harness: StoreHarness
+    ) -> None:
+        live, creating = await harness.create_session(entries=3), await harness.begin_session()
+        deleted = await harness.create_session()
+        await harness.store.delete_session(NAMESPACE, deleted.session_id)
+        failed, refused = await harness.begin_session(), await harness.begin_session()
+        await harness.store.discard_session(failed.session_id, keep_tombstone=True)
+        await harness.store.discard_session(refused.session_id)
+        never = new_id()
+        logs = (live, creating, deleted, failed, refused)
+        named = dict.fromkeys([*(log.session_id for log in logs), never], 0)
+        connected = await harness.store.connect_machine(NAMESPACE, harness.machine, named, link_id=NEXT_LINK)
+        assert connected.stored_seqs == {live.session_id: 3, creating.session_id: 0}
+        assert connected.deleted == [deleted.session_id, failed.session_id]
+        assert connected.unknown == [refused.session_id, never]
+
+    # -- tokens
+
+    @contract
+    async def test_tokens_are_kept_until_they_are_deleted(self, harness: StoreHarness) -> None:
+        first = TokenRow(new_id(), b"1", "first", NAMESPACE, ("read", "write"), created_at=1)
+        second = TokenRow(new_id(), b"2", "second", OTHER_NAMESPACE, ("read",), created_at=2, expires_at=9)
+        await harness.store.add_token(second)
+        await harness.store.add_token(first)
+        assert await harness.store.list_tokens() == [first, second]
+        await harness.store.record_token_use(first.id, 7)
+        await harness.store.delete_token(second.id)
+        await harness.store.delete_token(second.id)
+        assert await harness.store.list_tokens() == [replace(first, last_used_at=7)]
