@@ -1,6 +1,6 @@
-"""Factory's Droid, driven over its `stream-jsonrpc`.
+"""Drives Factory's Droid CLI over its `stream-jsonrpc` protocol. See docs/droid.md.
 
-`wire` and `notes` are its lines, `rpc` our requests, `translator` (with `toolbox`, `notices`, `usage`, `history`) turns
-what it tells into our events, `ending` says when a turn is over, `asking` and `approvals` bring its questions to
-people, `settings` keeps modes, model and effort true, `opening` begins and resumes, `launch` joins them.
+`launch` runs one process: `session_start` opens its session, `rpc` sends requests, `dispatcher` handles the lines that
+Droid writes. `translator` turns notifications into events (with `tool_calls`, `transcripts` and `usage`), `approvals`
+asks people, `settings` keeps mode, model and effort in step, `turn_completion` decides when a turn is over.
 """

@@ -1,52 +1,139 @@
-"""What Droid asks a person, as approvals, and a person's answer in the shape that Droid takes."""
+"""Droid's requests for permissions and answers as approvals, and a person's answer in the form that Droid accepts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 
-from farsteer.agents.droid import wire
-from farsteer.agents.droid.notes import ToolUse
-from farsteer.agents.droid.tools import kind_of, title_of
+from farsteer.agents.droid.protocol import Request, ToolUse, encode_error, encode_result
+from farsteer.agents.droid.settings import SettingsTracker
+from farsteer.agents.droid.tool_calls import ToolCalls, tool_kind, tool_title
+from farsteer.agents.turns import TurnOutput
+from farsteer.core import droid
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Question
 from farsteer.core.clock import now_ms
-from farsteer.core.errors import BadRequest
+from farsteer.core.droid import CANCEL, PROCEED_ALWAYS, PROCEED_ONCE, ToolName
+from farsteer.core.errors import BadRequest, Conflict, ErrorCode
+from farsteer.core.events import Notice
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.core.modes import ToolKind
+from farsteer.core.modes import PermissionMode, ToolKind, ToolPermission, tool_permission
 from farsteer.core.wire import WireStruct
+from farsteer.jsonrpc.errors import INVALID_PARAMS, METHOD_NOT_FOUND
 
-ALLOW = "proceed_once"
-ALWAYS = "proceed_always"
-EDITED = "proceed_edit"
-NEW_SESSION = "proceed_new_session"
-CANCEL = "cancel"
-PLAN = "plan"
-"""Where an answer may carry the plan as the person has edited it: `answers["plan"]`."""
-CHOICE = "choice"
-"""Which of several plans the person chose: `answers["choice"]`."""
-
-_PLANS = {"exit_spec_mode": "Plan", "propose_mission": "Mission"}
-_ONCE = (ALLOW, EDITED, NEW_SESSION)
+_PLAN_TITLES = {droid.EXIT_SPEC_MODE: "Plan", "propose_mission": "Mission"}
+"""Confirmation types that ask to approve a plan, with the title if Droid gives none."""
+_ONCE_VALUES = (PROCEED_ONCE, droid.PROCEED_EDIT, droid.PROCEED_NEW_SESSION)
 
 
-class Choice(WireStruct):
+class OpenApprovals:
+    """The requests of Droid's that wait for a person.
+
+    `write` sends a line without waiting for it.
+    """
+
+    def __init__(
+        self, output: TurnOutput, tools: ToolCalls, settings: SettingsTracker, write: Callable[[bytes], None]
+    ) -> None:
+        self._output = output
+        self._tools = tools
+        self._settings = settings
+        self._write = write
+        self._request_ids: dict[str, str | int] = {}
+        """Droid's request id of each open approval."""
+
+    @property
+    def any_open(self) -> bool:
+        return bool(self._request_ids)
+
+    def handle_request(self, request: Request) -> None:
+        """Ask a person. An unknown or malformed request is answered with an error, which Droid takes as a denial."""
+        if request.id in self._request_ids.values():
+            return
+        try:
+            if request.method == droid.REQUEST_PERMISSION:
+                approval = permission_approval(request, self._output.turn_id)
+            elif request.method == droid.ASK_USER:
+                approval = question_approval(request, self._output.turn_id)
+            else:
+                self._reject(request, METHOD_NOT_FOUND, f"{request.method} is not supported")
+                return
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self._reject(request, INVALID_PARAMS, f"not understood: {error}")
+            return
+        if approval.tool_call_id is not None:
+            name, arguments = approval.tool or "tool", approval.arguments or {}
+            self._tools.announce(ToolUse(id=approval.tool_call_id, name=name, input=arguments))
+        if self._is_forbidden(approval):
+            self._write(encode_result(request.id, {"selectedOption": CANCEL}))
+            text = f"Denied because this session is read-only: {approval.title}"
+            self._output.add_event(
+                Notice(text=text, code="read_only", meta={"toolCallId": approval.tool_call_id})
+            )
+            return
+        self._request_ids[approval.id] = request.id
+        self._output.ask_approval(approval)
+
+    def answer(self, approval: Approval, answer: Answer) -> bytes:
+        """Return the line that answers an approval, and close it.
+
+        Raises:
+            Conflict: Droid no longer waits for the answer.
+            BadRequest: The answer is incomplete.
+        """
+        request_id = self._request_ids.get(approval.id)
+        if request_id is None:
+            raise Conflict("Droid no longer waits for this answer")
+        line = encode_result(request_id, answer_result(approval, answer))
+        self._output.close_approval(approval.id)
+        del self._request_ids[approval.id]
+        return line
+
+    def handle_resolved(self, request_id: str) -> None:
+        """Droid has an answer. If it is not ours, withdraw the approval."""
+        for approval_id in [known for known, request in self._request_ids.items() if request == request_id]:
+            del self._request_ids[approval_id]
+            self._output.withdraw_approval(approval_id)
+
+    def clear(self) -> None:
+        self._request_ids.clear()
+
+    def _is_forbidden(self, approval: Approval) -> bool:
+        """Whether a read-only session denies this without asking. Droid itself has no read-only mode."""
+        mode, kind = self._settings.mode, approval.tool_kind or ToolKind.OTHER
+        return (
+            approval.kind is ApprovalKind.PERMISSION
+            and mode is PermissionMode.READ_ONLY
+            and tool_permission(mode, kind) is ToolPermission.DENY
+        )
+
+    def _reject(self, request: Request, code: int, reason: str) -> None:
+        self._write(encode_error(request.id, code, reason))
+        text = f"Rejected a request from Droid: {request.method}: {reason}"
+        self._output.add_notice(text, ErrorCode.AGENT_PROTOCOL)
+
+
+# -- requests
+
+
+class _Option(WireStruct):
     value: str
     label: str = ""
 
 
-class Confirmation(WireStruct):
+class _Confirmation(WireStruct):
     tool_use: ToolUse
     confirmation_type: str = ""
     details: Any = None
 
 
-class PermissionParams(WireStruct):
-    tool_uses: list[Confirmation]
-    options: list[Choice] = []
+class _PermissionParams(WireStruct):
+    tool_uses: list[_Confirmation]
+    options: list[_Option] = []
 
 
-class AskedQuestion(WireStruct):
+class _Question(WireStruct):
     index: int
     question: str
     topic: str = ""
@@ -54,24 +141,24 @@ class AskedQuestion(WireStruct):
     multi_select: bool | None = None
 
 
-class AskParams(WireStruct):
-    questions: list[AskedQuestion]
+class _QuestionParams(WireStruct):
+    questions: list[_Question]
     tool_call_id: str | None = None
 
 
-def permission(request: wire.Request, turn_id: str | None) -> Approval:
-    """Raises msgspec.ValidationError."""
-    params = msgspec.json.decode(request.params, type=PermissionParams)
+def permission_approval(request: Request, turn_id: str | None) -> Approval:
+    """Return the approval for a `droid.request_permission`. Raises msgspec.ValidationError."""
+    params = msgspec.json.decode(request.params, type=_PermissionParams)
     if not params.tool_uses:
         raise msgspec.ValidationError("a permission for no tool")
     first = params.tool_uses[0]
     use, details, kind = first.tool_use, _details(first), first.confirmation_type
     plan = details.get("plan") or details.get("proposal") or use.input.get("plan")
-    # The newer CLI drops the names from the details and leaves them in the input.
+    # Newer CLIs name the plans in the tool's input only.
     listed = use.input.get("optionNames") or details.get("optionNames")
     names = [str(name) for name in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    is_plan = kind in _PLANS
-    title = str(details.get("title") or use.input.get("title") or _PLANS[kind]) if is_plan else _title(first)
+    is_plan = kind in _PLAN_TITLES
+    title = _plan_title(first) if is_plan else _permission_title(first)
     if len(params.tool_uses) > 1:
         title += f" and {len(params.tool_uses) - 1} more"
     meta: dict[str, Any] = {"confirmationType": kind, "details": details}
@@ -79,116 +166,122 @@ def permission(request: wire.Request, turn_id: str | None) -> Approval:
         meta["toolUses"] = msgspec.to_builtins(params.tool_uses)
     if names:
         meta["optionNames"] = names
-    raised = _impact(kind, details)
-    if raised is not None and any(choice.value == ALWAYS for choice in params.options):
-        meta["alwaysRaisesAutonomyTo"] = raised
+    raised_level = _raised_level(kind, details)
+    if raised_level is not None and any(option.value == PROCEED_ALWAYS for option in params.options):
+        meta["alwaysRaisesAutonomyTo"] = raised_level
+    choice = Question(id=droid.CHOICE_ANSWER, text="Which plan?", choices=tuple(names))
     return Approval(
         id=_approval_id(request), kind=ApprovalKind.PLAN if is_plan else ApprovalKind.PERMISSION, title=title,
         created_at=now_ms(), turn_id=turn_id, tool_call_id=use.id, tool=use.name,
-        tool_kind=ToolKind.SWITCH_MODE if is_plan else kind_of(use.name), arguments=use.input,
-        options=tuple(_option(choice, raised) for choice in params.options),
-        questions=(Question(id=CHOICE, text="Which plan?", choices=tuple(names)),) if is_plan and names else (),
+        tool_kind=ToolKind.SWITCH_MODE if is_plan else tool_kind(use.name), arguments=use.input,
+        options=tuple(_to_option(option, raised_level) for option in params.options),
+        questions=(choice,) if is_plan and names else (),
         plan=str(plan) if is_plan and plan is not None else None, meta=meta,
     )  # fmt: skip
 
 
-def questions(request: wire.Request, turn_id: str | None) -> Approval:
-    """Raises msgspec.ValidationError."""
-    params = msgspec.json.decode(request.params, type=AskParams)
-    asked = [
+def question_approval(request: Request, turn_id: str | None) -> Approval:
+    """Return the approval for a `droid.ask_user`. Raises msgspec.ValidationError."""
+    params = msgspec.json.decode(request.params, type=_QuestionParams)
+    questions = [
         Question(
             id=str(question.index), text=question.question, choices=tuple(question.options),
             multiple=bool(question.multi_select), free_text=True,
         )
         for question in params.questions
     ]  # fmt: skip
-    if not asked:
+    if not questions:
         raise msgspec.ValidationError("a questionnaire without a question")
     topics = {str(question.index): question.topic for question in params.questions if question.topic}
     return Approval(
-        id=_approval_id(request), kind=ApprovalKind.QUESTION, title=asked[0].text, created_at=now_ms(),
-        turn_id=turn_id, tool_call_id=params.tool_call_id, tool="AskUser", tool_kind=ToolKind.OTHER,
-        questions=tuple(asked), meta={"topics": topics} if topics else None,
+        id=_approval_id(request), kind=ApprovalKind.QUESTION, title=questions[0].text, created_at=now_ms(),
+        turn_id=turn_id, tool_call_id=params.tool_call_id, tool=ToolName.ASK_USER, tool_kind=ToolKind.OTHER,
+        questions=tuple(questions), meta={"topics": topics} if topics else None,
     )  # fmt: skip
 
 
-def reply(approval: Approval, answer: Answer) -> dict[str, Any]:
-    """The result Droid takes for `answer`, which has passed `check_answer`. Raises BadRequest."""
-    if approval.kind is ApprovalKind.QUESTION:
-        return _answers(approval, answer)
-    selected = answer.option_id or (ALLOW if answer.outcome.allows else CANCEL)
-    result: dict[str, Any] = {"selectedOption": selected}
-    given = answer.answers or {}
-    edited = "\n".join(given.get(PLAN, []))
-    if edited and answer.outcome.allows:
-        result["editedSpecContent"] = edited
-    elif selected == EDITED:
-        raise BadRequest("the edited plan is missing: send it as answers.plan")
-    chosen = ", ".join(given.get(CHOICE, []))
-    comment = "\n".join(
-        part for part in (f"Use this plan: {chosen}" if chosen else "", answer.message) if part
-    )
-    if comment:
-        result["comment"] = comment
-    return result
+def _details(confirmation: _Confirmation) -> dict[str, Any]:
+    details = confirmation.details
+    return cast("dict[str, Any]", details) if isinstance(details, dict) else {}
 
 
-def _answers(approval: Approval, answer: Answer) -> dict[str, Any]:
-    if not answer.outcome.allows:
-        # Without the empty list Droid takes it for a broken answer and lets the model go on.
-        return {"cancelled": True, "answers": []}
-    given = answer.answers or {}
-    return {
-        "cancelled": False,
-        "answers": [
-            {
-                "index": int(question.id),
-                "question": question.text,
-                "answer": ", ".join(given.get(question.id, [])),
-            }
-            for question in approval.questions
-        ],
-    }
+def _plan_title(confirmation: _Confirmation) -> str:
+    title = _details(confirmation).get("title") or confirmation.tool_use.input.get("title")
+    return str(title or _PLAN_TITLES[confirmation.confirmation_type])
 
 
-def _details(first: Confirmation) -> dict[str, Any]:
-    return cast("dict[str, Any]", first.details) if isinstance(first.details, dict) else {}
+def _permission_title(confirmation: _Confirmation) -> str:
+    details, use = _details(confirmation), confirmation.tool_use
+    match confirmation.confirmation_type:
+        case "sandbox_violation":
+            return f"{details.get('violatingToolName') or use.name}: {details.get('reason') or 'sandbox'}"
+        case "droid_shield_violation":
+            return f"{details.get('command') or use.name}: {details.get('reason') or 'Droid Shield'}"
+        case _:
+            return tool_title(use)
 
 
-def _title(first: Confirmation) -> str:
-    details = _details(first)
-    if first.confirmation_type == "sandbox_violation":
-        return (
-            f"{details.get('violatingToolName') or first.tool_use.name}: {details.get('reason') or 'sandbox'}"
-        )
-    if first.confirmation_type == "droid_shield_violation":
-        return f"{details.get('command') or first.tool_use.name}: {details.get('reason') or 'Droid Shield'}"
-    return title_of(first.tool_use)
-
-
-def _impact(kind: str, details: dict[str, Any]) -> str | None:
-    """The level that "always" lifts the whole session to."""
+def _raised_level(kind: str, details: dict[str, Any]) -> str | None:
+    """Return the autonomy level to which `proceed_always` raises the whole session."""
     if kind in ("create", "edit", "apply_patch"):
         return "low"
     level = details.get("impactLevel")
     return level if isinstance(level, str) else None
 
 
-def _option(choice: Choice, raised: str | None) -> Option:
-    value, name = choice.value, choice.label or choice.value
-    if value == ALWAYS:
-        name += (
-            f": raises the autonomy of the whole session to {raised}" if raised else ": for the whole session"
-        )
+def _to_option(option: _Option, raised_level: str | None) -> Option:
+    value, name = option.value, option.label or option.value
+    if value == PROCEED_ALWAYS:
+        effect = f"raises the autonomy of the whole session to {raised_level}"
+        name += f": {effect}" if raised_level else ": for the whole session"
     if value == CANCEL:
         kind = OptionKind.REJECT_ONCE
-    elif value in _ONCE:
+    elif value in _ONCE_VALUES:
         kind = OptionKind.ALLOW_ONCE
     else:
-        # Never chosen for a person who only said yes.
+        # Also for unknown options, so that a plain yes never selects them.
         kind = OptionKind.ALLOW_ALWAYS
     return Option(id=value, name=name, kind=kind)
 
 
-def _approval_id(request: wire.Request) -> str:
+def _approval_id(request: Request) -> str:
     return request.id if isinstance(request.id, str) and is_uuid(request.id) else new_id()
+
+
+# -- answers
+
+
+def answer_result(approval: Approval, answer: Answer) -> dict[str, Any]:
+    """Return the result that Droid accepts for an answer which has passed `check_answer`. Raises BadRequest."""
+    if approval.kind is ApprovalKind.QUESTION:
+        return _question_result(approval, answer)
+    selected = answer.option_id or (PROCEED_ONCE if answer.outcome.allows else CANCEL)
+    result: dict[str, Any] = {"selectedOption": selected}
+    answers = answer.answers or {}
+    edited_plan = "\n".join(answers.get(droid.PLAN_ANSWER, []))
+    if edited_plan and answer.outcome.allows:
+        result["editedSpecContent"] = edited_plan
+    elif selected == droid.PROCEED_EDIT:
+        raise BadRequest("the edited plan is missing: send it as answers.plan")
+    chosen = ", ".join(answers.get(droid.CHOICE_ANSWER, []))
+    parts = (f"Use this plan: {chosen}" if chosen else "", answer.message)
+    comment = "\n".join(part for part in parts if part)
+    if comment:
+        result["comment"] = comment
+    return result
+
+
+def _question_result(approval: Approval, answer: Answer) -> dict[str, Any]:
+    if not answer.outcome.allows:
+        # Without the empty list Droid treats the answer as malformed and lets the model go on.
+        return {"cancelled": True, "answers": []}
+    given = answer.answers or {}
+    answers = [
+        {
+            "index": int(question.id),
+            "question": question.text,
+            "answer": ", ".join(given.get(question.id, [])),
+        }
+        for question in approval.questions
+    ]
+    return {"cancelled": False, "answers": answers}

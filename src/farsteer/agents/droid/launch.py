@@ -1,8 +1,10 @@
-"""One life of a Droid process, as the runner sees it."""
+"""One Droid process and the session it is in."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import logging
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -12,131 +14,139 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Sink
-from farsteer.agents.droid import approvals, restoring, wire
-from farsteer.agents.droid.binary import QUIET
-from farsteer.agents.droid.commands import Commands
-from farsteer.agents.droid.ending import Verdict
-from farsteer.agents.droid.hearing import ADD_MESSAGE, CLOSE, Hearing
+from farsteer.agents.droid.cli import ENVIRONMENT
+from farsteer.agents.droid.dispatcher import LineDispatcher
+from farsteer.agents.droid.file_restore import FileRestorer
 from farsteer.agents.droid.lock import ConversationLock
-from farsteer.agents.droid.opening import Opening, Session
-from farsteer.agents.droid.prompt import message_params
-from farsteer.agents.droid.rpc import Rpc
-from farsteer.agents.droid.settings import Dial
-from farsteer.agents.droid.usage import Ledger, Meter
+from farsteer.agents.droid.protocol import Request
+from farsteer.agents.droid.rpc import RpcClient
+from farsteer.agents.droid.session_start import OpenedSession, SessionStarter
+from farsteer.agents.droid.settings import SettingsTracker
+from farsteer.agents.droid.turn_completion import TurnResult
+from farsteer.agents.droid.usage import UsageStore, UsageTracker
 from farsteer.agents.process import AgentProcess, ProcessExit
 from farsteer.core.approvals import Answer, Approval
-from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
+from farsteer.core.droid import ASK_USER, PROCEED_NEW_SESSION, REQUEST_PERMISSION, Method
+from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import FilesRestored, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.lines import Line
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import Attachment
 from farsteer.core.wire import encode
 
 _CONFIRM_TIMEOUT = 30.0
-"""A message that Droid has not confirmed by then has an unknown fate, and Droid is ended."""
+"""After this time it is unknown whether Droid has taken a message, and its process is killed."""
 _SETTINGS_TIMEOUT = 15.0
-_CLOSE_PATIENCE = 5.0
+_CLOSE_TIMEOUT = 5.0
 _WRITE_TIMEOUT = 10.0
-_TELLING = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
-"""What a failed start is told by; anything else is only that it failed."""
+_START_ERRORS = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
+"""Codes that a failed start keeps; all others become `agent_start_failed`."""
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_PDF_TYPE = "application/pdf"
 
 _log = logging.getLogger(__name__)
 
 
 class DroidLaunch(Launch):
-    def __init__(self, plan: LaunchPlan, sink: Sink, *, restores: bool = True) -> None:
+    def __init__(self, plan: LaunchPlan, sink: Sink, *, restores_files: bool = True) -> None:
         self._plan = plan
-        self._restores = restores
+        self._restores_files = restores_files
         self._sink = sink
-        self._dial = Dial(plan.permission_mode, plan.model, plan.effort)
-        self._rpc = Rpc(self._write)
-        self._hearing = Hearing(self._rpc, self._dial, Meter(Ledger(plan.state_dir)), self._reply)
-        self._opening = Opening(self._rpc, self._dial, plan.directory, plan.startup_timeout)
-        self.commands = Commands(self._rpc, self)
-        self._outgoing = asyncio.Lock()
+        self._settings = SettingsTracker(plan.permission_mode, plan.model, plan.effort)
+        self._rpc = RpcClient(self._write)
+        usage = UsageTracker(UsageStore(plan.state_dir))
+        self._dispatcher = LineDispatcher(self._rpc, self._settings, usage, self._write_soon)
+        self._sink_lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._lock: ConversationLock | None = None
-        self._started = self._ready = False
-        self._gone: AgentError | None = None
+        self._conversation_lock: ConversationLock | None = None
+        self._has_process = self._ready = False
+        self._exit_error: AgentError | None = None
         self._stopping = False
-        self._closed = asyncio.Event()
-        """Droid has gone, or has said that it cannot be told to."""
+        self._close_answered = asyncio.Event()
+        """Droid has exited or has rejected `close_session`."""
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink, *, restores: bool = True
+        cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink, *, restores_files: bool = True
     ) -> DroidLaunch:
-        """`restores`: this version brings files back. Raises AgentError, and then no process is left."""
-        launch = cls(plan, sink, restores=restores)
+        """Start Droid and open the plan's session.
+
+        Args:
+            restores_files: This version of Droid can restore files.
+
+        Raises:
+            AgentError: The start failed; no process is left.
+        """
+        launch = cls(plan, sink, restores_files=restores_files)
         try:
-            await launch._begin(argv)
+            await launch._start(argv)
         except BaseException:
-            launch._let_go()
+            launch._release()
             raise
         return launch
 
-    async def _begin(self, argv: Sequence[str]) -> None:
+    async def _start(self, argv: Sequence[str]) -> None:
         plan = self._plan
         if plan.decision.start is LaunchMode.RESUME and plan.decision.native_id is not None:
-            await self._hold(plan.decision.native_id)
+            await self._lock_conversation(plan.decision.native_id)
         self._process = AgentProcess.start(
-            argv, cwd=plan.directory, environment={**plan.environment, **QUIET}, on_lines=self._hear,
-            on_exit=self._exited,
+            argv, cwd=plan.directory, environment={**plan.environment, **ENVIRONMENT}, on_lines=self._handle_lines,
+            on_exit=self._handle_exit,
         )  # fmt: skip
-        self._started = True
-        if self._lock is not None:
-            self._lock.name(self.pid)
+        self._has_process = True
+        if self._conversation_lock is not None:
+            self._conversation_lock.record_process(self.pid)
         try:
             async with asyncio.timeout(plan.startup_timeout):
-                session = await self._opening.perform(plan)
-                self._opened(session)
-                await self._hold(session.session_id)
+                session = await SessionStarter(self._rpc, self._settings, plan).start()
+                self._enter_session(session)
+                await self._lock_conversation(session.session_id)
                 await self._deliver()
-            if self._gone is not None:
-                raise self._gone
+            if self._exit_error is not None:
+                raise self._exit_error
             self._ready = True
         except TimeoutError:
-            raise await self._failed(f"Droid was not ready within {plan.startup_timeout:g} s") from None
+            raise await self._start_error(f"Droid was not ready within {plan.startup_timeout:g} s") from None
         except NotCapable as error:
-            await self._failed(error.message)
+            await self._start_error(error.message)
             raise
         except FarsteerError as error:
-            raise await self._failed(error.message, error.code, **error.details) from None
+            raise await self._start_error(error.message, error.code, **error.details) from None
         finally:
             if not self._ready:
                 self._process.kill("it did not start")
                 await self._process.wait_reaped()
 
-    def _opened(self, session: Session) -> None:
-        """The conversation is there: from now on it can be resumed, even if nothing was said yet."""
+    def _enter_session(self, session: OpenedSession) -> None:
+        """Register the session: from now on it can be resumed, even if it has no message yet."""
         assert session.session_id is not None
-        turns = self._hearing.turns
-        self._hearing.translator.opened(session.session_id, session.used)
-        for event in self._dial.confirm():
-            turns.add_event(event)
+        dispatcher = self._dispatcher
+        dispatcher.translator.open_session(session.session_id, session.total_usage)
+        for event in self._settings.confirm():
+            dispatcher.output.add_event(event)
         for method, pending in (
-            (wire.REQUEST_PERMISSION, session.pending_permissions),
-            (wire.ASK_USER, session.pending_ask_user_requests),
+            (REQUEST_PERMISSION, session.pending_permissions),
+            (ASK_USER, session.pending_ask_user_requests),
         ):
-            for asked in pending or ():
-                request = wire.Request(
-                    id=str(asked.get("requestId")), method=method, params=msgspec.Raw(encode(asked))
-                )
-                self._hearing.asking.take(request)
+            for params in pending or ():
+                request_id = str(params.get("requestId"))
+                request = Request(id=request_id, method=method, params=msgspec.Raw(encode(params)))
+                dispatcher.approvals.handle_request(request)
 
-    async def _failed(self, why: str, told: ErrorCode | None = None, **details: Any) -> AgentError:
+    async def _start_error(self, message: str, code: ErrorCode | None = None, **details: Any) -> AgentError:
         self._process.kill("it did not start")
         await self._process.wait()
         stderr = self._process.stderr or None
-        code = told if told in _TELLING else ErrorCode.AGENT_START_FAILED
-        return AgentError(why, code=code, **{**details, "stderr": stderr})
+        our_code = code if code in _START_ERRORS else ErrorCode.AGENT_START_FAILED
+        return AgentError(message, code=our_code, **{**details, "stderr": stderr})
 
-    # -- the contract
+    # -- the contract of a launch
 
     @property
     def native_id(self) -> str | None:
-        return self._hearing.translator.session_id
+        return self._dispatcher.translator.session_id
 
     @property
     def pid(self) -> int:
@@ -144,169 +154,199 @@ class DroidLaunch(Launch):
 
     async def send(self, prompt: Prompt) -> None:
         params = message_params(prompt)
-        request_id = self._rpc.new_id()
-        self._hearing.begin(prompt.turn_id, request_id)
+        request_id = self._rpc.next_id()
+        self._dispatcher.start_turn(prompt.turn_id, request_id)
         try:
-            await self._rpc.call(ADD_MESSAGE, params, _CONFIRM_TIMEOUT, request_id=request_id)
+            await self._rpc.call(Method.ADD_USER_MESSAGE, params, _CONFIRM_TIMEOUT, request_id=request_id)
         except BaseException as error:
-            self._hearing.abandon()
+            self._dispatcher.abandon_turn()
             if not isinstance(error, FarsteerError) or error.code is ErrorCode.TIMEOUT:
                 self._process.kill("it did not confirm a message")
             raise
 
     async def answer(self, approval: Approval, answer: Answer) -> None:
-        line = self._hearing.asking.answer(approval, answer)
-        if (answer.option_id or "").startswith(approvals.NEW_SESSION):
-            self._hearing.translator.may_move()
+        line = self._dispatcher.approvals.answer(approval, answer)
+        if (answer.option_id or "").startswith(PROCEED_NEW_SESSION):
+            self._dispatcher.translator.expect_new_session()
         await self._write(line)
 
     async def interrupt(self) -> None:
-        if self._hearing.turns.turn_id is not None:
-            self._hearing.ending.interrupted()
-            await self._rpc.post("interrupt_session", {})
+        if self._is_turn_running:
+            self._dispatcher.completion.interrupt_requested()
+            await self._rpc.send(Method.INTERRUPT_SESSION, {})
 
     async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
-        if not self._restores:
-            raise NotCapable("this version of Droid does not bring files back")
-        self.check_idle()
+        if not self._restores_files:
+            raise NotCapable("this version of Droid cannot restore files")
+        if self._is_turn_running:
+            raise Conflict("a turn is running")
         assert self.native_id is not None
-        return await restoring.restore(self.commands, Path.home(), self.native_id, message_id, after)
+        return await FileRestorer(self._rpc, Path.home(), self.native_id).restore(message_id, after)
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
-        await self._set(self._dial.want(mode=mode))
+        await self._change_settings(self._settings.request(mode=mode))
 
     async def set_model(self, model: str) -> None:
-        await self._set(self._dial.want(model=model))
+        await self._change_settings(self._settings.request(model=model))
 
     async def set_effort(self, effort: ReasoningEffort) -> None:
-        await self._set(self._dial.want(effort=effort))
+        await self._change_settings(self._settings.request(effort=effort))
 
     async def stop(self, grace: float = 3.0) -> None:
-        """Ask Droid to close the session; its input's end and SIGTERM it answers by working on for a while."""
+        """Ask Droid to close the session before the process is stopped: after EOF or SIGTERM it would work on."""
         if not self._stopping and self._process.running:
             self._stopping = True
-            self._hearing.ending.closing()
+            self._dispatcher.completion.shut_down()
             with suppress(TimeoutError, FarsteerError):
-                async with asyncio.timeout(min(grace, _CLOSE_PATIENCE)):
-                    await self._close()
+                async with asyncio.timeout(min(grace, _CLOSE_TIMEOUT)):
+                    await self._close_session()
         await self._process.stop(grace)
-        # Bounded, for the sink may be the one who waits for us.
+        # Bounded, because the sink may be waiting for this call.
         with suppress(TimeoutError):
             async with asyncio.timeout(max(grace, 1.0)):
                 await self._process.wait()
 
-    async def _close(self) -> None:
-        await self._rpc.post(CLOSE, {"reason": "other"})
-        await self._closed.wait()
-        if self._hearing.cannot_close and self._hearing.turns.turn_id is not None:
-            # An older CLI: with nothing left to do it ends with its input.
-            await self._rpc.post("interrupt_session", {})
+    async def _close_session(self) -> None:
+        await self._rpc.send(Method.CLOSE_SESSION, {"reason": "other"})
+        await self._close_answered.wait()
+        if self._dispatcher.close_unsupported and self._is_turn_running:
+            # An older CLI: without a turn it exits at the end of its input.
+            await self._rpc.send(Method.INTERRUPT_SESSION, {})
 
-    async def _set(self, params: dict[str, Any]) -> None:
+    async def _change_settings(self, params: dict[str, Any]) -> None:
         try:
-            await self._rpc.call("update_session_settings", params, _SETTINGS_TIMEOUT)
+            await self._rpc.call(Method.UPDATE_SESSION_SETTINGS, params, _SETTINGS_TIMEOUT)
         except BaseException:
-            self._dial.refused()
+            self._settings.roll_back()
             raise
-        for event in self._dial.confirm():
-            self._hearing.turns.add_event(event)
+        for event in self._settings.confirm():
+            self._dispatcher.output.add_event(event)
         await self._deliver()
 
-    # -- for the commands
+    @property
+    def _is_turn_running(self) -> bool:
+        return self._dispatcher.output.turn_id is not None
 
-    def check_idle(self) -> None:
-        if self._hearing.turns.turn_id is not None:
-            raise Conflict("a turn is running")
+    # -- output
 
-    async def move(self, native_id: str) -> None:
-        session = await self._opening.load(native_id)
-        self._opening.read(session)
-        self._hearing.translator.opened(native_id, session.used)
-        news = self._dial.news()
-        if news is not None:
-            self._hearing.turns.add_event(news)
-        await self._hold(native_id)
-        await self._deliver()
-
-    # -- what Droid says
-
-    async def _hear(self, lines: list[Line]) -> None:
+    async def _handle_lines(self, lines: list[Line]) -> None:
         before = self.native_id
-        self._hearing.hear(lines)
-        if self._hearing.cannot_close:
-            self._closed.set()
+        self._dispatcher.handle_lines(lines)
+        if self._dispatcher.close_unsupported:
+            self._close_answered.set()
         if before is not None and self.native_id != before:
-            await self._hold(self.native_id)
-        self._wind()
+            await self._lock_conversation(self.native_id)
+        self._restart_timer()
         await self._deliver()
 
-    def _wind(self) -> None:
-        """While Droid is idle and something is owed, a silence that lasts ends the turn."""
+    def _restart_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        patience = self._hearing.patience
-        if patience is not None:
-            self._timer = asyncio.get_running_loop().call_later(patience, self._overdue)
+        timeout = self._dispatcher.silence_timeout
+        if timeout is not None:
+            self._timer = asyncio.get_running_loop().call_later(timeout, self._handle_silence)
 
-    def _overdue(self) -> None:
-        if self._hearing.patience is not None:
-            self._hearing.end(self._hearing.ending.overdue())
+    def _handle_silence(self) -> None:
+        if self._dispatcher.silence_timeout is not None:
+            self._dispatcher.end_turn(self._dispatcher.completion.result_after_timeout())
             self._spawn(self._deliver())
 
     async def _deliver(self) -> None:
-        async with self._outgoing:
-            outputs = self._hearing.turns.drain()
+        async with self._sink_lock:
+            outputs = self._dispatcher.output.drain()
             if outputs:
                 await self._sink.put(outputs)
 
-    async def _exited(self, ended: ProcessExit) -> None:
-        ours = self._stopping or ended.asked is not None
-        reason = TurnEndReason.CANCELLED if ours else TurnEndReason.CRASHED
-        self._hearing.exited(Verdict(reason, f"Droid's process ended: {ended.reason}"))
-        self._gone = AgentError(f"Droid ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
-        self._rpc.end(self._gone)
-        self._closed.set()
-        self._let_go()
+    async def _handle_exit(self, ended: ProcessExit) -> None:
+        requested = self._stopping or ended.asked is not None
+        reason = TurnEndReason.CANCELLED if requested else TurnEndReason.CRASHED
+        self._dispatcher.handle_exit(TurnResult(reason, f"Droid's process ended: {ended.reason}"))
+        self._exit_error = AgentError(f"Droid ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
+        self._rpc.close(self._exit_error)
+        self._close_answered.set()
+        self._release()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not self._ready:
             return
-        told = "stopped" if self._stopping else ended.reason
-        self._hearing.turns.add(Exited(exit_code=ended.code, reason=told, stderr=ended.stderr or None))
+        exit_reason = "stopped" if self._stopping else ended.reason
+        exited = Exited(exit_code=ended.code, reason=exit_reason, stderr=ended.stderr or None)
+        self._dispatcher.output.add(exited)
         await self._deliver()
 
-    # -- small things
+    # -- input
 
     async def _write(self, line: bytes) -> None:
         await self._process.write(line, _WRITE_TIMEOUT)
 
-    def _reply(self, line: bytes) -> None:
+    def _write_soon(self, line: bytes) -> None:
         self._spawn(self._write(line))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Work that nobody waits for before the process ends."""
+        """Run work in the background, at most until the process has exited."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._handle_done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _handle_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("droid %d: %s", self.pid, error)
+            _log.warning("background task of droid process %d failed: %s", self.pid, error)
 
-    async def _hold(self, native_id: str | None) -> None:
-        """Lock the conversation we are in, and let go of the one we were in."""
+    # -- the lock
+
+    async def _lock_conversation(self, native_id: str | None) -> None:
+        """Lock the current conversation and release the previous one."""
         if not self._plan.state_dir or native_id is None:
             return
-        if self._lock is None or self._lock.native_id != native_id:
-            before, self._lock = self._lock, await ConversationLock.take(self._plan.state_dir, native_id)
-            if before is not None:
-                before.release()
-        if self._started:
-            self._lock.name(self.pid)
+        previous = self._conversation_lock
+        if previous is None or previous.native_id != native_id:
+            self._conversation_lock = await ConversationLock.acquire(self._plan.state_dir, native_id)
+            if previous is not None:
+                previous.release()
+        if self._has_process and self._conversation_lock is not None:
+            self._conversation_lock.record_process(self.pid)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._lock is not None:
-            self._lock.release()
+        if self._conversation_lock is not None:
+            self._conversation_lock.release()
+
+
+def message_params(prompt: Prompt) -> dict[str, Any]:
+    """Return the parameters of `add_user_message`. Raises BadRequest for an attachment that Droid does not take."""
+    params: dict[str, Any] = {"text": prompt.text}
+    if prompt.message_id:
+        # Newer CLIs use this id for the message, older ones choose their own.
+        params["messageId"] = prompt.message_id
+    images = [_image(one) for one in prompt.attachments if one.mime_type in _IMAGE_TYPES]
+    files = [_file(one) for one in prompt.attachments if one.mime_type not in _IMAGE_TYPES]
+    if images:
+        params["images"] = images
+    if files:
+        params["files"] = files
+    return params
+
+
+def _image(attachment: Attachment) -> dict[str, Any]:
+    return {"type": "base64", "data": _data(attachment), "mediaType": attachment.mime_type}
+
+
+def _file(attachment: Attachment) -> dict[str, Any]:
+    data = _data(attachment)
+    if attachment.mime_type == _PDF_TYPE:
+        return {"type": "base64", "mediaType": _PDF_TYPE, "data": data, "name": attachment.name}
+    try:
+        text = base64.b64decode(data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise BadRequest(
+            f"Droid accepts images, PDFs and text files, not {attachment.name} ({attachment.mime_type})"
+        ) from None
+    return {"type": "text", "mediaType": "text/plain", "data": text, "name": attachment.name}
+
+
+def _data(attachment: Attachment) -> str:
+    if attachment.data is None:
+        raise BadRequest(f"attachment {attachment.name} has no content")
+    return attachment.data

@@ -1,7 +1,7 @@
-"""Requests to Droid and what becomes of them.
+"""Requests to Droid and their responses.
 
-Older CLIs answer a request they cannot read with `id: null`, so one request is under way at a time and such an error
-belongs to it. A second answer to the same request is no answer but news: `take` returns it.
+Older CLIs answer a request they cannot decode with `id: null`. So only one request that somebody waits for is open at a
+time, and such an error is taken as its response. A second response to the same request is an error report of its own.
 """
 
 from __future__ import annotations
@@ -13,155 +13,159 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from farsteer.agents.droid import wire
+from farsteer.agents.droid.protocol import Failure, Response, encode_request
+from farsteer.core.droid import DISCONNECTED, SESSION_NOT_FOUND
 from farsteer.core.errors import AgentError, BadRequest, ErrorCode, FarsteerError, NotCapable, NotFound
+from farsteer.jsonrpc.errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
-INVALID_REQUEST = -32600
-UNKNOWN_METHOD = -32601
-INVALID_PARAMS = -32602
-NOT_FOUND = -32004
-DISCONNECTED = -32005
-PARSE_ERROR = -32700
-
-_REMEMBERED = 32
+_MAX_ANSWERED = 32
+"""How many answered requests are remembered, to recognise a second response."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRequest:
     method: str
-    answer: asyncio.Future[msgspec.Raw] | None
-    """None: nobody waits."""
+    result: asyncio.Future[msgspec.Raw] | None
+    """None if nobody waits for the response."""
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
-    """An answer that nobody waits for."""
+class UnmatchedError:
+    """An error response that nobody waits for."""
 
     request_id: str | None
     method: str | None
-    """The request it belongs to, where that is known."""
-    failure: wire.Failure | None
+    """The method of the request it belongs to, if that is known."""
+    failure: Failure
 
 
-class Rpc:
+class RpcClient:
+    """Sends requests through `write`. Responses are passed to `handle_response`."""
+
     def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         self._write = write
-        self._open: dict[str, _Open] = {}
-        self._settled: dict[str, str] = {}
-        self._one_at_a_time = asyncio.Lock()
-        self._last = 0
-        self._ended: FarsteerError | None = None
+        self._open: dict[str, _OpenRequest] = {}
+        self._answered: dict[str, str] = {}
+        self._call_lock = asyncio.Lock()
+        self._last_id = 0
+        self._closed: FarsteerError | None = None
 
-    def new_id(self) -> str:
-        self._last += 1
-        return str(self._last)
+    def next_id(self) -> str:
+        self._last_id += 1
+        return str(self._last_id)
 
     async def call(
         self, method: str, params: dict[str, Any], timeout: float, *, request_id: str | None = None,
         optional: bool = False,
     ) -> msgspec.Raw:  # fmt: skip
-        """Ask and wait for the answer. `optional`: a CLI that does not know the method raises NotCapable."""
+        """Send a request and return its result.
+
+        Raises:
+            NotCapable: The CLI does not have the method, and it is `optional`.
+            FarsteerError: Droid answered with an error, did not answer in time or has exited.
+        """
         try:
-            async with asyncio.timeout(timeout), self._one_at_a_time:
-                return await self._exchange(method, params, request_id or self.new_id(), optional)
+            async with asyncio.timeout(timeout), self._call_lock:
+                return await self._exchange(method, params, request_id or self.next_id(), optional)
         except TimeoutError:
             message = f"Droid did not answer {method} within {timeout:g} s"
             raise AgentError(message, code=ErrorCode.TIMEOUT) from None
 
-    async def post(self, method: str, params: dict[str, Any]) -> None:
-        """Ask, also while something else is under way, and do not wait: what it does is seen elsewhere."""
-        self._check()
-        request_id = self.new_id()
-        self._open[request_id] = _Open(method, None)
-        await self._write(wire.request(request_id, method, params))
+    async def send(self, method: str, params: dict[str, Any]) -> None:
+        """Send a request without waiting for its response, also while a call is open."""
+        self._check_open()
+        request_id = self.next_id()
+        self._open[request_id] = _OpenRequest(method, None)
+        await self._write(encode_request(request_id, method, params))
 
-    def take(self, response: wire.Response) -> Stray | None:
-        """Hand an answer to whoever waits for it; what nobody waits for comes back, unless it says nothing."""
+    def handle_response(self, response: Response) -> UnmatchedError | None:
+        """Pass a response to the call that waits for it; return an error that no call waits for."""
         request_id = self._oldest() if response.id is None and response.error else str(response.id)
         request = self._open.pop(request_id, None) if request_id is not None else None
         if request is None:
-            return self._stray(request_id, response)
+            return self._unmatched(request_id, response)
         assert request_id is not None
-        self._settle(request_id, request.method)
-        if request.answer is None:
-            return self._stray(request_id, response)
-        if not request.answer.done():
+        self._remember(request_id, request.method)
+        if request.result is None:
+            return self._unmatched(request_id, response)
+        if not request.result.done():
             if response.error is None:
-                request.answer.set_result(response.result)
+                request.result.set_result(response.result)
             else:
-                request.answer.set_exception(
-                    _error(request.method, response.error, optional=request.optional)
+                request.result.set_exception(
+                    _to_error(request.method, response.error, optional=request.optional)
                 )
         return None
 
-    def waits_for(self, request_id: str | None) -> bool:
-        """It is under way and has had no answer."""
+    def is_open(self, request_id: str | None) -> bool:
+        """Whether the request was sent and has no response yet."""
         return request_id in self._open
 
-    def end(self, error: FarsteerError) -> None:
-        """Droid is gone: nothing will be answered any more."""
-        self._ended = error
+    def close(self, error: FarsteerError) -> None:
+        """Fail open and later requests with this error, because Droid has exited."""
+        self._closed = error
         for request in self._open.values():
-            if request.answer is not None and not request.answer.done():
-                request.answer.set_exception(error)
+            if request.result is not None and not request.result.done():
+                request.result.set_exception(error)
         self._open.clear()
 
     async def _exchange(
         self, method: str, params: dict[str, Any], request_id: str, optional: bool
     ) -> msgspec.Raw:
-        self._check()
-        answer: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
-        self._open[request_id] = _Open(method, answer, optional)
+        self._check_open()
+        result: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
+        self._open[request_id] = _OpenRequest(method, result, optional)
         try:
-            await self._write(wire.request(request_id, method, params))
-            return await answer
+            await self._write(encode_request(request_id, method, params))
+            return await result
         finally:
             if self._open.pop(request_id, None) is not None:
-                self._settle(request_id, method)
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # also when the write failed first and nobody asks for it any more
+                self._remember(request_id, method)
+            if result.done() and not result.cancelled():
+                result.exception()  # Mark it as retrieved, in case the write failed first.
 
-    def _check(self) -> None:
-        if self._ended is not None:
-            raise self._ended
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
 
     def _oldest(self) -> str | None:
-        """Whose fault an error without an id is: the request that somebody waits for comes first."""
-        waited = (known for known, request in self._open.items() if request.answer is not None)
-        return next(waited, None) or next(iter(self._open), None)
+        """Return the request that an error without an id belongs to: one that somebody waits for comes first."""
+        waited_for = (known for known, request in self._open.items() if request.result is not None)
+        return next(waited_for, None) or next(iter(self._open), None)
 
-    def _settle(self, request_id: str, method: str) -> None:
-        self._settled[request_id] = method
-        if len(self._settled) > _REMEMBERED:
-            del self._settled[next(iter(self._settled))]
+    def _remember(self, request_id: str, method: str) -> None:
+        self._answered[request_id] = method
+        if len(self._answered) > _MAX_ANSWERED:
+            del self._answered[next(iter(self._answered))]
 
-    def _stray(self, request_id: str | None, response: wire.Response) -> Stray | None:
+    def _unmatched(self, request_id: str | None, response: Response) -> UnmatchedError | None:
         if response.error is None:
             return None
-        method = self._settled.get(request_id) if request_id is not None else None
-        return Stray(request_id, method, response.error)
+        method = self._answered.get(request_id) if request_id is not None else None
+        return UnmatchedError(request_id, method, response.error)
 
 
-def read(answer: msgspec.Raw, kind: type[T]) -> T:
-    """What a request returned. Raises AgentError when it is not what it should be."""
+def decode_result(result: msgspec.Raw, kind: type[T]) -> T:
+    """Decode the result of a call. Raises AgentError `agent_protocol` if it has another shape."""
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return msgspec.json.decode(result, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"Droid's answer is not understood: {error}"
+        message = f"cannot decode Droid's answer: {error}"
         raise AgentError(message, code=ErrorCode.AGENT_PROTOCOL) from None
 
 
-def _error(method: str, failure: wire.Failure, *, optional: bool) -> FarsteerError:
-    """Droid's two vocabularies of errors in our one."""
+def _to_error(method: str, failure: Failure, *, optional: bool) -> FarsteerError:
+    """Return our error for Droid's. Older and newer CLIs use different codes for an unknown method."""
     text, code = failure.message or "no reason given", failure.code
-    if optional and code in (UNKNOWN_METHOD, INVALID_REQUEST):
+    if optional and code in (METHOD_NOT_FOUND, INVALID_REQUEST):
         return NotCapable(f"this version of Droid has no {method}", rpc_code=code)
-    if code in (INVALID_REQUEST, INVALID_PARAMS, UNKNOWN_METHOD):
+    if code in (INVALID_REQUEST, INVALID_PARAMS, METHOD_NOT_FOUND):
         return BadRequest(f"Droid refuses {method}: {text}", rpc_code=code)
-    if code == NOT_FOUND:
+    if code == SESSION_NOT_FOUND:
         return NotFound(f"Droid: {text}", rpc_code=code)
-    ours = {PARSE_ERROR: ErrorCode.AGENT_PROTOCOL, DISCONNECTED: ErrorCode.AGENT_DIED}
-    return AgentError(f"Droid: {text} ({method})", code=ours.get(code, ErrorCode.AGENT_FAILED), rpc_code=code)
+    codes = {PARSE_ERROR: ErrorCode.AGENT_PROTOCOL, DISCONNECTED: ErrorCode.AGENT_DIED}
+    our_code = codes.get(code, ErrorCode.AGENT_FAILED)
+    return AgentError(f"Droid: {text} ({method})", code=our_code, rpc_code=code)

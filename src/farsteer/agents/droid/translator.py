@@ -1,8 +1,8 @@
-"""From Droid's notifications to the vocabulary of the log.
+"""Droid's notifications as our events.
 
-Everything goes to a `TurnOutput`; whether the turn is over is left to an `Ending`. Notifications carry the id of
-their session: a plan that is carried out in a new session moves the process there, and we follow. What belongs to a
-session that is neither ours nor expected (a subagent's) is passed on as it is.
+Events go to a `TurnOutput`; a `TurnCompletionDetector` decides when the turn is over. Notifications carry the id of
+their session: if a plan is carried out in a new session, the process moves there, and the translator follows.
+Notifications of other sessions (subagents) are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -11,272 +11,359 @@ from collections.abc import Callable
 from typing import Any
 
 from farsteer.agents.base import Registered
-from farsteer.agents.droid import notes, notices
-from farsteer.agents.droid.ending import Ending
-from farsteer.agents.droid.history import MODEL_ONLY, text_blocks, text_id, thought_id, tool_use
-from farsteer.agents.droid.settings import Dial
-from farsteer.agents.droid.toolbox import Toolbox
-from farsteer.agents.droid.usage import Meter
+from farsteer.agents.droid import protocol
+from farsteer.agents.droid.protocol import AnyNotification, Message, TokenUsage
+from farsteer.agents.droid.settings import SettingsTracker
+from farsteer.agents.droid.tool_calls import ToolCalls
+from farsteer.agents.droid.transcripts import text_id, thought_id, tool_use_in, visible_texts
+from farsteer.agents.droid.turn_completion import TurnCompletionDetector
+from farsteer.agents.droid.usage import UsageTracker
 from farsteer.agents.turns import TurnOutput
-from farsteer.core.events import DeltaKind, Notice, Other, TitleUpdate
+from farsteer.core.droid import MODEL_ONLY, NoticeCode
+from farsteer.core.events import DeltaKind, Notice, Other, SessionEvent, TitleUpdate
 
-_REMEMBERED = 256
-_FLEETING = (
-    notes.TextDelta, notes.ThinkingDelta, notes.TextComplete, notes.ThinkingComplete, notes.StateChanged,
-    notes.PhaseChanged, notes.Heartbeat, notes.Progress, notes.UsageChanged,
+_MAX_SEEN = 256
+"""How many messages are remembered, to notice repetitions."""
+_TRANSIENT = (
+    protocol.TextDelta, protocol.ThinkingDelta, protocol.TextComplete, protocol.ThinkingComplete,
+    protocol.WorkingStateChanged, protocol.ToolPhaseChanged, protocol.ToolHeartbeat, protocol.ToolProgress,
+    protocol.TokenUsageChanged,
 )  # fmt: skip
-"""Of a foreign session these are not kept: its messages and results say the same in whole."""
+"""Not passed on from other sessions: their messages and tool results contain the same."""
 
 
 class Translator:
-    def __init__(self, turns: TurnOutput, ending: Ending, dial: Dial, meter: Meter) -> None:
-        self._turns = turns
-        self._ending = ending
-        self._dial = dial
-        self.tools = Toolbox(turns)
-        self._meter = meter
-        self._mcp = notices.McpBoard()
+    def __init__(
+        self, output: TurnOutput, completion: TurnCompletionDetector, settings: SettingsTracker, usage: UsageTracker
+    ) -> None:  # fmt: skip
+        self._output = output
+        self._completion = completion
+        self._settings = settings
+        self._usage = usage
+        self.tools = ToolCalls(output)
+        self._mcp_servers: list[dict[str, Any]] = []
         self.session_id: str | None = None
-        self._former: set[str] = set()
-        self._children: set[str] = set()
-        """Sessions of subagents: never ours."""
-        self._may_move = False
+        self._former_sessions: set[str] = set()
+        self._child_sessions: set[str] = set()
+        """Sessions of subagents, which are never followed."""
+        self._expects_new_session = False
         self._moved = False
-        """In this turn."""
+        """The process has moved to another session in this turn."""
         self._request_id: str | None = None
         self._streams: dict[str, dict[str, DeltaKind]] = {}
-        """Our ids of what is being streamed, by Droid's message."""
+        """Our ids of what is being streamed, by Droid's message id."""
         self._seen: dict[str, None] = {}
         self._title: str | None = None
         self._handlers: dict[type[Any], Callable[[Any, str | None], None]] = {
-            notes.TextDelta: self._text_delta, notes.ThinkingDelta: self._thinking_delta,
-            notes.CreateMessage: self._create_message, notes.Retracted: self._retracted, notes.Retry: self._retry,
-            notes.StateChanged: self._state_changed, notes.ToolCall: self._tool_call,
-            notes.PhaseChanged: self._phase_changed, notes.Progress: self._progress,
-            notes.ToolResult: self._tool_result, notes.TurnCompleted: self._turn_completed,
-            notes.UsageChanged: self._usage_changed, notes.SettingsUpdated: self._settings_updated,
-            notes.TitleUpdated: self._title_updated, notes.ErrorSaid: self._error_said,
-            notes.McpStatus: self._mcp_status, notes.ChildSession: self._child_session,
+            protocol.TextDelta: self._text_delta, protocol.ThinkingDelta: self._thinking_delta,
+            protocol.CreateMessage: self._create_message, protocol.MessageRetracted: self._message_retracted,
+            protocol.ModelRetry: self._model_retry, protocol.WorkingStateChanged: self._state_changed,
+            protocol.ToolCall: self._tool_call, protocol.ToolPhaseChanged: self._tool_phase_changed,
+            protocol.ToolProgress: self._tool_progress, protocol.ToolResult: self._tool_result,
+            protocol.TurnCompleted: self._turn_completed, protocol.TokenUsageChanged: self._usage_changed,
+            protocol.SettingsUpdated: self._settings_updated, protocol.TitleUpdated: self._title_updated,
+            protocol.ErrorReported: self._error_reported, protocol.McpStatusChanged: self._mcp_status_changed,
+            protocol.ChildSessionAvailable: self._child_session_available,
         }  # fmt: skip
 
-    def begin(self, request_id: str) -> None:
-        """A turn begins with this request."""
+    def start_turn(self, request_id: str) -> None:
+        """Start a turn whose message is sent with this request."""
         self._request_id = request_id
-        self._moved = self._may_move = False
+        self._moved = self._expects_new_session = False
         self._streams.clear()
-        self.tools.begin()
-        self._meter.turn(self.session_id)
-        self._ending.begin()
+        self.tools.clear()
+        self._usage.start_turn(self.session_id)
+        self._completion.start_turn()
 
     @property
-    def streaming(self) -> bool:
-        """Of some message only fragments are known."""
+    def is_streaming(self) -> bool:
+        """Whether a message has been streamed in part and has not arrived whole."""
         return bool(self._streams)
 
-    def may_move(self) -> None:
-        """The process may go on in another session from here."""
-        self._may_move = True
+    def expect_new_session(self) -> None:
+        """From now on the process may move to another session."""
+        self._expects_new_session = True
 
-    def tell(self, note: notes.Known, session: str | None) -> None:
+    def open_session(self, session_id: str, usage: TokenUsage | None) -> None:
+        """Make this our session; `usage` is its total so far."""
+        self._move_to(session_id)
+        self._emit(self._usage.start_session(session_id, usage))
+
+    def handle(self, notification: AnyNotification, session_id: str | None) -> None:
         if (
-            session != self.session_id
-            and session is not None
+            session_id != self.session_id
+            and session_id is not None
             and self.session_id is not None
-            and session not in self._former
-            and not self._follow(session)
+            and session_id not in self._former_sessions
+            and not self._follow(session_id)
         ):
-            self._foreign(note, session)
+            self._pass_on(notification, session_id)
             return
-        handle = self._handlers.get(type(note))
-        if handle is not None:
-            handle(note, session)
-        elif (event := notices.other(note)) is not None:
-            self._turns.add_event(event)
+        handler = self._handlers.get(type(notification))
+        if handler is not None:
+            handler(notification, session_id)
+        else:
+            self._emit(_plain_event(notification))
 
-    def unknown(self, kind: str, data: Any, session: str | None) -> None:
-        meta = None if session in (None, self.session_id) else {"sessionId": session}
-        self._turns.add_event(Other(native_kind=kind, data=data, meta=meta))
+    def handle_unknown(self, kind: str, data: Any, session_id: str | None) -> None:
+        meta = None if session_id in (None, self.session_id) else {"sessionId": session_id}
+        self._emit(Other(native_kind=kind, data=data, meta=meta))
 
-    def move(self, session: str) -> None:
-        """From now on this is our conversation."""
+    def _emit(self, event: SessionEvent | None) -> None:
+        if event is not None:
+            self._output.add_event(event)
+
+    # -- sessions
+
+    def _move_to(self, session_id: str) -> None:
         if self.session_id is not None:
-            self._former.add(self.session_id)
-        self.session_id = session
-        self._turns.add(Registered(native_id=session))
+            self._former_sessions.add(self.session_id)
+        self.session_id = session_id
+        self._output.add(Registered(native_id=session_id))
 
-    def opened(self, session: str, used: notes.Tokens | None) -> None:
-        """Our conversation, of which this is known."""
-        self.move(session)
-        unheard = self._meter.begin(session, used)
-        if unheard is not None:
-            self._turns.add_event(unheard)
-
-    def _follow(self, session: str) -> bool:
-        if not self._may_move or session in self._children:
+    def _follow(self, session_id: str) -> bool:
+        if not self._expects_new_session or session_id in self._child_sessions:
             return False
-        self._may_move, self._moved = False, True
-        self.move(session)
+        self._expects_new_session, self._moved = False, True
+        self._move_to(session_id)
         return True
 
-    def _foreign(self, note: notes.Known, session: str) -> None:
-        if not isinstance(note, _FLEETING):
-            kind = str(type(note).__struct_config__.tag)
-            self._turns.add_event(Other(native_kind=kind, data=note, meta={"sessionId": session}))
+    def _pass_on(self, notification: AnyNotification, session_id: str) -> None:
+        if not isinstance(notification, _TRANSIENT):
+            kind = str(type(notification).__struct_config__.tag)
+            self._emit(Other(native_kind=kind, data=notification, meta={"sessionId": session_id}))
 
     # -- messages
 
-    def _text_delta(self, note: notes.TextDelta, _session: str | None) -> None:
-        message = note.message_id
-        self._stream(DeltaKind.MESSAGE, message, text_id(message, note.block_index), note.text_delta)
+    def _text_delta(self, notification: protocol.TextDelta, _session: str | None) -> None:
+        message_id = notification.message_id
+        our_id = text_id(message_id, notification.block_index)
+        self._stream(DeltaKind.MESSAGE, message_id, our_id, notification.text_delta)
 
-    def _thinking_delta(self, note: notes.ThinkingDelta, _session: str | None) -> None:
-        message = note.message_id
-        self._stream(DeltaKind.THOUGHT, message, thought_id(message, note.block_index), note.text_delta)
+    def _thinking_delta(self, notification: protocol.ThinkingDelta, _session: str | None) -> None:
+        message_id = notification.message_id
+        our_id = thought_id(message_id, notification.block_index)
+        self._stream(DeltaKind.THOUGHT, message_id, our_id, notification.text_delta)
 
-    def _stream(self, kind: DeltaKind, message: str, ours: str, text: str) -> None:
-        streams = self._streams.get(message)
+    def _stream(self, kind: DeltaKind, message_id: str, our_id: str, text: str) -> None:
+        streams = self._streams.get(message_id)
         if streams is None:
-            streams = self._streams[message] = {}
-        streams[ours] = kind
-        self._turns.add_delta(kind, ours, text)
+            streams = self._streams[message_id] = {}
+        streams[our_id] = kind
+        self._output.add_delta(kind, our_id, text)
 
-    def _create_message(self, note: notes.CreateMessage, _session: str | None) -> None:
-        message = note.message
+    def _create_message(self, notification: protocol.CreateMessage, _session: str | None) -> None:
+        message = notification.message
         if message.visibility == MODEL_ONLY:
             return
         match message.role:
             case "assistant":
-                self._assistant(message, note.extra)
+                self._assistant_message(message, notification.extra)
             case "user":
-                self._user(note)
+                self._user_message(notification)
             case _:
-                if self._first_time(message.id):
-                    for text in text_blocks(message):
-                        self._turns.add_event(Notice(text=text, code="agent_notice", meta=note.extra))
+                if self._is_new(message.id):
+                    for text in visible_texts(message):
+                        self._emit(Notice(text=text, code="agent_notice", meta=notification.extra))
         for block in message.content:
             if block.get("type") == "tool_result":
-                call = str(block.get("toolUseId") or block.get("tool_use_id"))
-                self.tools.result(call, block.get("content"), block.get("isError"))
+                call_id = str(block.get("toolUseId") or block.get("tool_use_id"))
+                self.tools.finish(call_id, block.get("content"), block.get("isError"))
 
-    def _assistant(self, message: notes.Message, extra: dict[str, Any] | None) -> None:
-        """The whole message overrides what was streamed of it."""
+    def _assistant_message(self, message: Message, extra: dict[str, Any] | None) -> None:
+        """Emit a whole message in place of what was streamed of it."""
         streamed = self._streams.pop(message.id, {})
-        texts = [ours for ours, kind in streamed.items() if kind is DeltaKind.MESSAGE]
-        thoughts = [ours for ours, kind in streamed.items() if kind is DeltaKind.THOUGHT]
+        text_ids = [our_id for our_id, kind in streamed.items() if kind is DeltaKind.MESSAGE]
+        thought_ids = [our_id for our_id, kind in streamed.items() if kind is DeltaKind.THOUGHT]
         meta = {**({"model": message.model_id} if message.model_id else {}), **(extra or {})} or None
         for index, block in enumerate(message.content):
             match block.get("type"):
                 case "text":
-                    ours = texts.pop(0) if texts else text_id(message.id, index)
-                    self._turns.add_message(ours, str(block.get("text") or ""), message.id, meta=meta)
+                    our_id = text_ids.pop(0) if text_ids else text_id(message.id, index)
+                    self._output.add_message(our_id, str(block.get("text") or ""), message.id, meta=meta)
                 case "thinking":
-                    ours = thoughts.pop(0) if thoughts else thought_id(message.id, index)
-                    self._turns.add_thought(ours, str(block.get("thinking") or ""), message.id)
-                case "tool_use" if (use := tool_use(block)) is not None:
+                    our_id = thought_ids.pop(0) if thought_ids else thought_id(message.id, index)
+                    self._output.add_thought(our_id, str(block.get("thinking") or ""), message.id)
+                case "tool_use" if (use := tool_use_in(block)) is not None:
                     self.tools.announce(use)
                 case "redacted_thinking" | "tool_result":
                     pass
                 case kind:
-                    if self._first_time(f"{message.id}:{index}"):
-                        self._turns.add_event(Other(native_kind=f"content:{kind}", data=block))
-        for ours in (*texts, *thoughts):
-            self._turns.drop_draft(streamed[ours], ours)
-        self._ending.message()
+                    if self._is_new(f"{message.id}:{index}"):
+                        self._emit(Other(native_kind=f"content:{kind}", data=block))
+        for our_id in (*text_ids, *thought_ids):
+            self._output.drop_draft(streamed[our_id], our_id)
+        self._completion.message_received()
 
-    def _user(self, note: notes.CreateMessage) -> None:
-        message = note.message
-        if self._ending.message_id is None and note.request_id in (None, self._request_id):
-            self._ending.begun(message.id)
-            self._first_time(message.id)
-        elif self._first_time(message.id):
-            for text in text_blocks(message):
-                meta = {"messageId": message.id, **(note.extra or {})}
-                self._turns.add_event(
-                    Notice(text=f"Droid tells itself: {text}", code="agent_prompt", meta=meta)
+    def _user_message(self, notification: protocol.CreateMessage) -> None:
+        message = notification.message
+        if self._completion.prompt_id is None and notification.request_id in (None, self._request_id):
+            self._completion.prompt_received(message.id)
+            self._is_new(message.id)
+        elif self._is_new(message.id):
+            for text in visible_texts(message):
+                meta = {"messageId": message.id, **(notification.extra or {})}
+                self._emit(
+                    Notice(text=f"Droid sent itself a message: {text}", code="agent_prompt", meta=meta)
                 )
 
-    def _retracted(self, note: notes.Retracted, _session: str | None) -> None:
-        streamed = self._streams.pop(note.message_id, {})
-        for ours, kind in streamed.items():
-            self._turns.drop_draft(kind, ours)
-        self._turns.add_event(notices.retracted(note, list(streamed)))
+    def _message_retracted(self, notification: protocol.MessageRetracted, _session: str | None) -> None:
+        streamed = self._streams.pop(notification.message_id, {})
+        for our_id, kind in streamed.items():
+            self._output.drop_draft(kind, our_id)
+        meta = {
+            "messageId": notification.message_id, "messageIds": list(streamed), **(notification.extra or {}),
+        }  # fmt: skip
+        text = "Droid retracted a message and asks the model again"
+        self._emit(Notice(text=text, code=NoticeCode.MESSAGE_RETRACTED, meta=meta))
 
-    def _retry(self, note: notes.Retry, _session: str | None) -> None:
-        """The same text comes again under the same id: what was streamed so far is void."""
+    def _model_retry(self, notification: protocol.ModelRetry, _session: str | None) -> None:
+        """Drop what was streamed: Droid streams the same text again under the same id."""
         for streamed in self._streams.values():
-            for ours, kind in streamed.items():
-                self._turns.drop_draft(kind, ours)
+            for our_id, kind in streamed.items():
+                self._output.drop_draft(kind, our_id)
         self._streams.clear()
-        self._turns.add_event(notices.retry(note))
+        problem = _RETRY_REASONS.get(notification.reason, "failed")
+        self._emit(
+            Notice(
+                text=f"The model {problem}; Droid tries again (attempt {notification.attempt})", level="warning",
+                code=NoticeCode.MODEL_RETRY,
+                meta={
+                    "attempt": notification.attempt, "reason": notification.reason, **(notification.extra or {}),
+                },
+            )
+        )  # fmt: skip
 
-    # -- tools
-
-    def _tool_call(self, note: notes.ToolCall, _session: str | None) -> None:
-        self.tools.hint(note.tool_use)
-
-    def _phase_changed(self, note: notes.PhaseChanged, _session: str | None) -> None:
-        if note.phase == "executing":
-            self.tools.start(note.tool_use_id, note.tool_name)
-
-    def _progress(self, note: notes.Progress, _session: str | None) -> None:
-        self.tools.progress(note)
-
-    def _tool_result(self, note: notes.ToolResult, _session: str | None) -> None:
-        self.tools.result(note.tool_use_id, note.content, note.is_error, note.extra)
-        self._ending.tool_result()
-
-    # -- the turn and the session
-
-    def _state_changed(self, note: notes.StateChanged, session: str | None) -> None:
-        if session is None or session == self.session_id:
-            self._ending.state(note.new_state)
-
-    def _turn_completed(self, note: notes.TurnCompleted, session: str | None) -> None:
-        if note.cumulative_token_usage is not None:
-            self._used(session or self.session_id, note.cumulative_token_usage)
-        ours = note.turn_id is None or note.turn_id == self._ending.message_id
-        elsewhere = self._moved and not ours and session == self.session_id
-        self._ending.completed(note.reason, note.turn_id, elsewhere=elsewhere)
-
-    def _usage_changed(self, note: notes.UsageChanged, _session: str | None) -> None:
-        session = note.session_id or self.session_id
-        if session == self.session_id or session in self._former:
-            self._used(session, note.inclusive_token_usage or note.token_usage, note.last_call_token_usage)
-
-    def _used(self, session: str | None, total: notes.Tokens, last_call: notes.Tokens | None = None) -> None:
-        update = self._meter.read(session, total, last_call)
-        if update is not None:
-            self._turns.add_event(update)
-
-    def _settings_updated(self, note: notes.SettingsUpdated, _session: str | None) -> None:
-        self._dial.read(note.settings)
-        news = self._dial.news()
-        if news is not None:
-            self._turns.add_event(news)
-
-    def _title_updated(self, note: notes.TitleUpdated, _session: str | None) -> None:
-        if note.title != self._title:
-            self._title = note.title
-            by_user = note.update_type == "manual_rename"
-            self._turns.add_event(TitleUpdate(title=note.title, by_user=by_user, meta=note.extra))
-
-    def _error_said(self, note: notes.ErrorSaid, _session: str | None) -> None:
-        self._ending.error(note.message)
-        self._turns.add_event(notices.error(note))
-
-    def _child_session(self, note: notes.ChildSession, _session: str | None) -> None:
-        self._children.add(note.child_session_id)
-        self._turns.add_event(notices.child_session(note))
-
-    def _mcp_status(self, note: notes.McpStatus, _session: str | None) -> None:
-        notice = self._mcp.read(note)
-        if notice is not None:
-            self._turns.add_event(notice)
-
-    def _first_time(self, key: str) -> bool:
+    def _is_new(self, key: str) -> bool:
+        """Return False for a message that was handled before, and remember it."""
         if key in self._seen:
             return False
-        if len(self._seen) >= _REMEMBERED:
+        if len(self._seen) >= _MAX_SEEN:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         return True
+
+    # -- tools
+
+    def _tool_call(self, notification: protocol.ToolCall, _session: str | None) -> None:
+        self.tools.preview(notification.tool_use)
+
+    def _tool_phase_changed(self, notification: protocol.ToolPhaseChanged, _session: str | None) -> None:
+        if notification.phase == "executing":
+            self.tools.start(notification.tool_use_id, notification.tool_name)
+
+    def _tool_progress(self, notification: protocol.ToolProgress, _session: str | None) -> None:
+        self.tools.update(notification)
+
+    def _tool_result(self, notification: protocol.ToolResult, _session: str | None) -> None:
+        self.tools.finish(
+            notification.tool_use_id, notification.content, notification.is_error, notification.extra
+        )
+        self._completion.tool_finished()
+
+    # -- the turn and the session
+
+    def _state_changed(self, notification: protocol.WorkingStateChanged, session_id: str | None) -> None:
+        if session_id is None or session_id == self.session_id:
+            self._completion.state_changed(notification.new_state)
+
+    def _turn_completed(self, notification: protocol.TurnCompleted, session_id: str | None) -> None:
+        total, turn_id = notification.cumulative_token_usage, notification.turn_id
+        if total is not None:
+            self._emit(self._usage.update(session_id or self.session_id, total))
+        is_ours = turn_id is None or turn_id == self._completion.prompt_id
+        in_handoff = self._moved and not is_ours and session_id == self.session_id
+        self._completion.turn_completed(notification.reason, turn_id, in_handoff=in_handoff)
+
+    def _usage_changed(self, notification: protocol.TokenUsageChanged, _session: str | None) -> None:
+        session_id = notification.session_id or self.session_id
+        if session_id == self.session_id or session_id in self._former_sessions:
+            total = notification.inclusive_token_usage or notification.token_usage
+            self._emit(self._usage.update(session_id, total, notification.last_call_token_usage))
+
+    def _settings_updated(self, notification: protocol.SettingsUpdated, _session: str | None) -> None:
+        self._settings.update(notification.settings)
+        self._emit(self._settings.take_change())
+
+    def _title_updated(self, notification: protocol.TitleUpdated, _session: str | None) -> None:
+        if notification.title != self._title:
+            self._title = notification.title
+            by_user = notification.update_type == "manual_rename"
+            self._emit(TitleUpdate(title=notification.title, by_user=by_user, meta=notification.extra))
+
+    def _error_reported(self, notification: protocol.ErrorReported, _session: str | None) -> None:
+        self._completion.error_reported(notification.message)
+        meta = {"errorType": notification.error_type, **(notification.extra or {})}
+        self._emit(Notice(text=notification.message, level="error", code="agent_error", meta=meta))
+
+    def _child_session_available(
+        self, notification: protocol.ChildSessionAvailable, _session: str | None
+    ) -> None:
+        self._child_sessions.add(notification.child_session_id)
+        data = {
+            "childSessionId": notification.child_session_id, "toolUseId": notification.tool_use_id,
+            "subagentType": notification.subagent_type, "description": notification.description,
+        }  # fmt: skip
+        self._emit(Other(native_kind="child_session_available", data=data, meta=notification.extra))
+
+    def _mcp_status_changed(self, notification: protocol.McpStatusChanged, _session: str | None) -> None:
+        """Emit the state of the MCP servers if it has changed."""
+        servers = notification.servers
+        if servers == self._mcp_servers:
+            return
+        self._mcp_servers = servers
+        states = [f"{server.get('name')} {server.get('status')}" for server in servers]
+        failed = any(server.get("status") == "failed" for server in servers)
+        meta = {"servers": servers, "summary": notification.summary, **(notification.extra or {})}
+        self._emit(
+            Notice(
+                text=f"MCP servers: {', '.join(states) or 'none'}", level="warning" if failed else "info",
+                code=NoticeCode.MCP_STATUS, meta=meta,
+            )
+        )  # fmt: skip
+
+
+_RETRY_REASONS = {
+    "overloaded": "is overloaded",
+    "rate_limited": "limits our rate",
+    "timeout": "did not answer in time",
+    "network": "cannot be reached",
+    "empty_response": "answered nothing",
+}
+
+
+def _plain_event(notification: AnyNotification) -> SessionEvent | None:
+    """Return the event of a notification that changes no state; None if it has nothing to show."""
+    extra = notification.extra or {}
+    match notification:
+        case protocol.McpAuthRequired(server_name=server, auth_url=url):
+            message = notification.message or f"Authentication required for {server}"
+            return Notice(
+                text=f"{message}: {url}", level="warning", code=NoticeCode.MCP_AUTH_REQUIRED,
+                meta={"serverName": server, "authUrl": url, **extra},
+            )  # fmt: skip
+        case protocol.McpAuthCompleted(server_name=server, outcome=outcome):
+            return Notice(
+                text=notification.message or f"Authentication of {server}: {outcome}",
+                level="info" if outcome == "success" else "warning", code="mcp_auth_completed",
+                meta={"serverName": server, "outcome": outcome, **extra},
+            )  # fmt: skip
+        case protocol.QueuedMessageDiscarded():
+            return Notice(
+                text=f"Droid discarded a queued message: {notification.text}", level="warning",
+                code="queued_message_discarded", meta={"requestId": notification.request_id, **extra},
+            )  # fmt: skip
+        case protocol.SessionCompacted(removed_count=count):
+            return Notice(
+                text=f"Droid compacted the conversation: {count} messages became a summary", code="compacted",
+                meta={"removedCount": count, "summaryId": notification.summary_id, **extra},
+            )  # fmt: skip
+        case protocol.WorkingDirectoryChanged(cwd=cwd):
+            return Notice(text=f"Droid now works in {cwd}", code="directory_changed", meta={"cwd": cwd})
+        case protocol.StructuredOutput():
+            data = {
+                "messageId": notification.message_id, "structuredOutput": notification.structured_output,
+            }  # fmt: skip
+            return Other(native_kind="structured_output", data=data, meta=notification.extra)
+        case _:
+            return None
