@@ -9,20 +9,20 @@ import pytest
 from farsteer.agents.base import LaunchPlan
 from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
-from tests.agents.droid.peer import NEW, Peer, Recorder, Stage, opened, plan
+from tests.agents.droid.fake_droid import NEW, FakeDroid, LaunchHarness, OutputRecorder, opened_session, plan
 
-Open = Callable[..., Awaitable[Stage]]
+StartLaunch = Callable[..., Awaitable[LaunchHarness]]
 
 
 @pytest.fixture
-def peers(monkeypatch: pytest.MonkeyPatch) -> list[Peer]:
-    """Every Droid that a launch starts is one of these."""
-    started: list[Peer] = []
+def droids(monkeypatch: pytest.MonkeyPatch) -> list[FakeDroid]:
+    """The fake that takes the place of each process a launch starts."""
+    started: list[FakeDroid] = []
 
     class Process:
         @staticmethod
-        def start(argv: Any, *, cwd: str, environment: Any, on_lines: Any, on_exit: Any) -> Peer:
-            started.append(Peer(on_lines, on_exit, environment))
+        def start(argv: Any, *, cwd: str, environment: Any, on_lines: Any, on_exit: Any) -> FakeDroid:
+            started.append(FakeDroid(on_lines, on_exit, environment))
             return started[-1]
 
     monkeypatch.setattr(launch_module, "AgentProcess", Process)
@@ -30,28 +30,28 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> list[Peer]:
 
 
 @pytest.fixture
-async def start(peers: list[Peer]) -> AsyncIterator[Open]:
-    """Opens a launch; it is stopped when the test is over."""
-    stages: list[Stage] = []
+async def start(droids: list[FakeDroid]) -> AsyncIterator[StartLaunch]:
+    """Starts a launch, which is stopped after the test."""
+    harnesses: list[LaunchHarness] = []
 
-    async def open_launch(
-        asked: LaunchPlan | None = None, *, protocol: str | None = NEW, answer: dict[str, Any] | None = None
-    ) -> Stage:
-        sink = Recorder()
-        starting = asyncio.create_task(DroidLaunch.start(("droid",), asked or plan(), sink))
-        while not peers or len(peers) == len(stages):  # noqa: ASYNC110
+    async def start_launch(
+        wanted: LaunchPlan | None = None, *, protocol: str | None = NEW, answer: dict[str, Any] | None = None
+    ) -> LaunchHarness:
+        sink = OutputRecorder()
+        starting = asyncio.create_task(DroidLaunch.start(("droid",), wanted or plan(), sink))
+        while not droids or len(droids) == len(harnesses):  # noqa: ASYNC110
             await asyncio.sleep(0)
-        peer = peers[-1]
-        peer.protocol = protocol
-        await peer.answer(await peer.next(), answer or opened())
-        stages.append(Stage(await starting, peer, sink))
-        return stages[-1]
+        droid = droids[-1]
+        droid.protocol = protocol
+        await droid.respond(await droid.next_line(), answer or opened_session())
+        harnesses.append(LaunchHarness(await starting, droid, sink))
+        return harnesses[-1]
 
-    yield open_launch
-    for stage in stages:
-        await stage.launch.stop(0)
+    yield start_launch
+    for harness in harnesses:
+        await harness.launch.stop(0)
 
 
 @pytest.fixture
-async def stage(start: Open) -> Stage:
+async def harness(start: StartLaunch) -> LaunchHarness:
     return await start()

@@ -1,10 +1,10 @@
-"""Plays what the real Droid once said to the adapter, and writes down what the adapter made of it.
+"""Replays recorded transcripts of the real Droid to the adapter and prints what the adapter makes of them.
 
-A transcript has one line per message: `in` is what a client wrote, `out` is what Droid wrote. Each `in` is done again
-through the launch; the answer in the transcript is then given to the request the launch made. What the adapter asks of
-its own accord is confirmed. `golden/` holds the result, one line each, with short names in place of ids.
+A transcript has one line per message: `in` is what a client wrote, `out` is what Droid wrote. Each `in` is repeated
+through the launch, and the recorded response is given to the request that the launch makes. Other requests of the
+adapter are answered with success. `golden/` holds the result, one line each, with short names in place of ids.
 
-To write the golden files anew: `.venv/bin/python -m tests.agents.droid.replay`. Read what changed before you commit it.
+To regenerate the golden files: `.venv/bin/python -m tests.agents.droid.replay`. Read the changes before committing.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from farsteer.agents.base import (
 )
 from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
-from farsteer.agents.droid.notes import Settings
-from farsteer.agents.droid.settings import mode_of
+from farsteer.agents.droid.protocol import Settings
+from farsteer.agents.droid.settings import permission_mode_of
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.errors import FarsteerError
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from tests.agents.droid.peer import Peer, Recorder, plan
+from tests.agents.droid.fake_droid import FakeDroid, OutputRecorder, plan
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted((HERE / "transcripts").glob("*.jsonl"))
@@ -50,15 +50,15 @@ _LONG = 400
 
 class Replay:
     def __init__(self) -> None:
-        self._sink = Recorder()
-        self._peer: Peer | None = None
+        self._sink = OutputRecorder()
+        self._droid: FakeDroid | None = None
         self._launch: DroidLaunch | None = None
         self._ids: dict[str, str] = {}
-        """The transcript's name of each request, and ours."""
-        self._doing: list[asyncio.Task[Any]] = []
+        """Our id of each recorded request."""
+        self._actions: list[asyncio.Task[Any]] = []
         self._turns = 0
-        self._written: list[str] = []
-        self._told = self._heard = 0
+        self._printed: list[str] = []
+        self._printed_lines = self._printed_outputs = 0
 
     async def play(self, transcript: Path) -> list[str]:
         process = type("Process", (), {"start": staticmethod(self._start_process)})
@@ -66,23 +66,25 @@ class Replay:
             for line in transcript.read_text().splitlines():
                 entry = json.loads(line)
                 if "in" in entry:
-                    await self._say(entry["in"])
+                    await self._replay_input(entry["in"])
                 else:
-                    await self._hear(entry["out"])
-                self._note()
-            if self._peer is not None:
-                await self._peer.exit(-9 if "_kill_" in transcript.name else 0)
-            await asyncio.gather(*self._doing, return_exceptions=True)
-            self._note()
-        return _named(_merged(self._written))
+                    await self._replay_output(entry["out"])
+                self._print_new()
+            if self._droid is not None:
+                await self._droid.exit(-9 if "_kill_" in transcript.name else 0)
+            await asyncio.gather(*self._actions, return_exceptions=True)
+            self._print_new()
+        return _with_short_ids(_merge_deltas(self._printed))
 
-    def _start_process(self, argv: Any, *, on_lines: Any, on_exit: Any, environment: Any, **_: Any) -> Peer:
-        self._peer = Peer(on_lines, on_exit, environment)
-        return self._peer
+    def _start_process(
+        self, argv: Any, *, on_lines: Any, on_exit: Any, environment: Any, **_: Any
+    ) -> FakeDroid:
+        self._droid = FakeDroid(on_lines, on_exit, environment)
+        return self._droid
 
-    # -- what the client did
+    # -- the client's lines
 
-    async def _say(self, line: dict[str, Any]) -> None:
+    async def _replay_input(self, line: dict[str, Any]) -> None:
         if line.get("type") == "response":
             await self._answer(line)
             return
@@ -92,20 +94,20 @@ class Replay:
             or not isinstance(line.get("id"), str)
             or "factoryApiVersion" not in line
         ):
-            self._written.append(f"(the client wrote what the adapter never does: {json.dumps(line)[:100]})")
+            self._printed.append(f"(not replayed, the adapter never writes this: {json.dumps(line)[:100]})")
             return
-        if not all(task.done() for task in self._doing):
-            self._written.append(f"(not done again: {method}: the adapter waits for the answer before)")
+        if not all(task.done() for task in self._actions):
+            self._printed.append(f"(not replayed, the adapter waits for the previous answer: {method})")
             return
         action = self._action(method, params)
         if action is None:
-            self._written.append(f"(not done again: {method})")
+            self._printed.append(f"(not replayed: {method})")
             return
         task = asyncio.create_task(self._do(method, action))
-        self._doing.append(task)
-        written = await self._until_written(task)
-        if written is not None:
-            self._ids[line["id"]] = written
+        self._actions.append(task)
+        request_id = await self._next_request_id(task)
+        if request_id is not None:
+            self._ids[line["id"]] = request_id
 
     def _action(self, method: str, params: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
         launch = self._launch
@@ -119,12 +121,10 @@ class Replay:
                 return launch.send(Prompt(turn_id=f"turn-{self._turns}", text=params["text"]))
             case "interrupt_session":
                 return launch.interrupt()
-            case "list_mcp_tools":
-                return launch.commands.mcp_tools()
             case "update_session_settings" if params.keys() <= {
                 "interactionMode",
                 "autonomyLevel",
-            } and _known(params):
+            } and _is_known_mode(params):
                 return launch.set_permission_mode(_mode(params))
             case "update_session_settings" if params.keys() == {"modelId"}:
                 return launch.set_model(params["modelId"])
@@ -133,20 +133,20 @@ class Replay:
             case _:
                 return launch._rpc.call(method, params, 10.0)
 
-    async def _start(self, asked: LaunchPlan) -> None:
-        self._launch = await DroidLaunch.start(("droid",), asked, self._sink)
+    async def _start(self, wanted: LaunchPlan) -> None:
+        self._launch = await DroidLaunch.start(("droid",), wanted, self._sink)
 
     async def _do(self, method: str, action: Coroutine[Any, Any, Any]) -> None:
         try:
             await action
         except FarsteerError as error:
-            self._note()
-            self._written.append(
+            self._print_new()
+            self._printed.append(
                 f"{method} fails: {type(error).__name__} {error.code.value}: {error.message}"
             )
 
     async def _answer(self, line: dict[str, Any]) -> None:
-        """As the person answered, or as near as the adapter lets anybody come."""
+        """Answer as the person did, or deny if the adapter does not accept that answer."""
         launch, result = self._launch, line.get("result")
         assert launch is not None
         found = [approval for approval in self._sink.approvals if approval.id == line["id"]]
@@ -155,65 +155,65 @@ class Replay:
         try:
             await launch.answer(found[0], _answer(found[0], result))
         except FarsteerError as error:
-            self._written.append(f"answer fails: {error.message}")
+            self._printed.append(f"answer fails: {error.message}")
             await launch.answer(found[0], Answer(outcome=Outcome.DENIED, option_id="cancel"))
 
-    async def _until_written(self, task: asyncio.Task[Any]) -> str | None:
-        """Our name of the request that the action makes; None if it makes none."""
+    async def _next_request_id(self, task: asyncio.Task[Any]) -> str | None:
+        """Return the id of the request that the action makes, None if it makes none."""
         while not task.done():
-            if self._peer is not None and len(self._peer.written) > self._peer.taken:
-                return str((await self._peer.next())["id"])
+            if self._droid is not None and len(self._droid.written) > self._droid.read_count:
+                return str((await self._droid.next_line())["id"])
             await asyncio.sleep(0)
         return None
 
-    # -- what Droid said
+    # -- Droid's lines
 
-    async def _hear(self, line: dict[str, Any]) -> None:
-        peer = self._peer
-        if peer is None:
-            self._written.append("(said before the adapter listened)")
+    async def _replay_output(self, line: dict[str, Any]) -> None:
+        droid = self._droid
+        if droid is None:
+            self._printed.append("(sent before the adapter listens)")
             return
         if line.get("type") == "response" and line.get("id") is not None:
             line = {**line, "id": self._ids.get(line["id"], f"unknown {line['id']}")}
         payload = (line.get("params") or {}).get("notification") or {}
         if "requestId" in payload and payload["type"] == "create_message":
             payload["requestId"] = self._ids.get(payload["requestId"], payload["requestId"])
-        peer.protocol = line.get("factoryProtocolVersion")
-        await peer.hear(line)
-        await self._settle()
+        droid.protocol = line.get("factoryProtocolVersion")
+        await droid.send(line)
+        await self._let_adapter_run()
 
-    async def _settle(self) -> None:
-        """Let what waits for this line go on; confirm what the adapter asks of its own accord."""
-        peer = self._peer
-        assert peer is not None
+    async def _let_adapter_run(self) -> None:
+        """Let the adapter handle the line, and answer the requests that it makes by itself."""
+        droid = self._droid
+        assert droid is not None
         for _ in range(20):
             await asyncio.sleep(0)
-            while len(peer.written) > peer.taken:
-                own = await peer.next()
-                if own["type"] == "request":
-                    self._note()
-                    await peer.answer(own)
+            while len(droid.written) > droid.read_count:
+                line = await droid.next_line()
+                if line["type"] == "request":
+                    self._print_new()
+                    await droid.respond(line)
 
-    # -- what is written down
+    # -- the result
 
-    def _note(self) -> None:
-        if self._peer is not None:
-            told = self._peer.written[self._told :]
-            self._told = len(self._peer.written)
-            self._written += [_sent(line) for line in told]
-        said = self._sink.outputs[self._heard :]
-        self._heard += len(said)
-        self._written += [_line(output) for output in said]
+    def _print_new(self) -> None:
+        if self._droid is not None:
+            lines = self._droid.written[self._printed_lines :]
+            self._printed_lines = len(self._droid.written)
+            self._printed += [_format_line(line) for line in lines]
+        outputs = self._sink.outputs[self._printed_outputs :]
+        self._printed_outputs += len(outputs)
+        self._printed += [_format_output(output) for output in outputs]
 
 
-def _known(params: dict[str, Any]) -> bool:
+def _is_known_mode(params: dict[str, Any]) -> bool:
     return params.get("autonomyLevel", "off") in ("off", "low", "medium", "high") and params.get(
         "interactionMode", "auto"
     ) in ("auto", "spec")
 
 
 def _mode(params: dict[str, Any]) -> PermissionMode:
-    return mode_of(msgspec.convert(params, Settings)) or PermissionMode.DEFAULT
+    return permission_mode_of(msgspec.convert(params, Settings)) or PermissionMode.DEFAULT
 
 
 def _answer(approval: Approval, result: Any) -> Answer:
@@ -229,13 +229,13 @@ def _answer(approval: Approval, result: Any) -> Answer:
     return Answer(outcome=outcome, option_id=selected, message=(result or {}).get("comment"))
 
 
-def _sent(line: dict[str, Any]) -> str:
+def _format_line(line: dict[str, Any]) -> str:
     if line["type"] == "response":
         return f"> answer {line['id']} {_json(line.get('result') or line.get('error'))}"
     return f"> {line['method'].removeprefix('droid.')} {_json(line['params'])}"
 
 
-def _line(output: Output) -> str:
+def _format_output(output: Output) -> str:
     match output:
         case EventEmitted():
             fields = msgspec.to_builtins(output.event)
@@ -271,8 +271,8 @@ def _clipped(value: Any) -> Any:
     return [_clipped(one) for one in value] if isinstance(value, list) else value
 
 
-def _merged(lines: list[str]) -> list[str]:
-    """Fragments that follow each other are one line."""
+def _merge_deltas(lines: list[str]) -> list[str]:
+    """Merge consecutive deltas of the same message into one line."""
     merged: list[str] = []
     for line in lines:
         last = merged[-1].split(" ", 4) if merged else []
@@ -285,7 +285,7 @@ def _merged(lines: list[str]) -> list[str]:
     return merged
 
 
-def _named(lines: list[str]) -> list[str]:
+def _with_short_ids(lines: list[str]) -> list[str]:
     names: dict[str, str] = {}
     return [
         _UUID.sub(lambda found: names.setdefault(found[0], f"id{len(names) + 1}"), line) for line in lines

@@ -1,4 +1,4 @@
-"""Droid as this machine has it."""
+"""The adapter finds the installed CLI, its version and what it can do."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from farsteer.agents.droid import binary
+from farsteer.agents.droid import cli
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchMode
-from tests.agents.droid.peer import Recorder, plan
+from tests.agents.droid.fake_droid import OutputRecorder, plan
 
 
 def program(path: Path, script: str) -> Path:
@@ -26,52 +26,52 @@ def program(path: Path, script: str) -> Path:
 
 
 @pytest.fixture
-def nowhere(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No Droid is installed."""
-    monkeypatch.delenv(binary.VARIABLE, raising=False)
+def machine(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without Droid."""
+    monkeypatch.delenv(cli.EXECUTABLE_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return tmp_path
 
 
-async def test_a_missing_droid_says_why_and_how_to_get_it(nowhere: Path) -> None:
+async def test_a_missing_droid_is_reported_with_its_install_command(machine: Path) -> None:
     info = await DroidAdapter().detect()
     assert (info.available, info.reason) == (False, "no droid on PATH")
     assert info.install is not None
     with pytest.raises(AgentError) as caught:
-        await DroidAdapter().start(plan(), Recorder())
+        await DroidAdapter().start(plan(), OutputRecorder())
     assert caught.value.code is ErrorCode.AGENT_NOT_INSTALLED
 
 
-async def test_droid_is_found_on_the_path_and_asked_once_for_its_version(nowhere: Path) -> None:
-    calls = nowhere / "calls"
-    program(nowhere / "bin" / "droid", f'echo "$FACTORY_DROID_AUTO_UPDATE_ENABLED" >> {calls}; echo 0.99.7')
+async def test_droid_is_found_on_path_and_asked_once_for_its_version(machine: Path) -> None:
+    calls = machine / "calls"
+    program(machine / "bin" / "droid", f'echo "$FACTORY_DROID_AUTO_UPDATE_ENABLED" >> {calls}; echo 0.99.7')
     for _ in range(2):
         info = await DroidAdapter().detect()
         assert (info.available, info.version, info.reason) == (True, "0.99.7", None)
     assert calls.read_text() == "false\n"
 
 
-async def test_a_new_version_is_noticed(nowhere: Path) -> None:
-    path = program(nowhere / "bin" / "droid", "echo 0.99.8")
+async def test_a_new_version_is_noticed(machine: Path) -> None:
+    path = program(machine / "bin" / "droid", "echo 0.99.8")
     assert (await DroidAdapter().detect()).version == "0.99.8"
     program(path, "echo 0.100.10")
     assert (await DroidAdapter().detect()).version == "0.100.10"
 
 
-async def test_the_environment_names_another_one(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(nowhere / "bin" / "droid", "echo 1.0.0")
-    monkeypatch.setenv(binary.VARIABLE, str(program(nowhere / "opt" / "my-droid", "echo 2.0.0")))
+async def test_another_executable_can_be_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(machine / "bin" / "droid", "echo 1.0.0")
+    monkeypatch.setenv(cli.EXECUTABLE_VARIABLE, str(program(machine / "opt" / "my-droid", "echo 2.0.0")))
     assert (await DroidAdapter().detect()).version == "2.0.0"
-    assert (await DroidAdapter(str(nowhere / "bin" / "droid")).detect()).version == "1.0.0"
+    assert (await DroidAdapter(str(machine / "bin" / "droid")).detect()).version == "1.0.0"
 
 
-async def test_the_installers_place_is_looked_at_too(nowhere: Path) -> None:
+async def test_the_location_of_the_installer_is_searched(machine: Path) -> None:
     program(Path.home() / ".local" / "bin" / "droid", "echo 3.0.0")
     assert (await DroidAdapter().detect()).version == "3.0.0"
 
 
-async def test_npms_own_file_spares_asking(nowhere: Path) -> None:
-    package = nowhere / "node_modules" / "@factory" / "cli-linux-x64"
+async def test_the_version_is_read_from_the_npm_package(machine: Path) -> None:
+    package = machine / "node_modules" / "@factory" / "cli-linux-x64"
     path = program(package / "bin" / "droid", "exit 1")
     (package / "package.json").write_text(
         json.dumps({"name": "@factory/cli-linux-x64", "version": "0.215.0"})
@@ -79,11 +79,11 @@ async def test_npms_own_file_spares_asking(nowhere: Path) -> None:
     assert (await DroidAdapter(str(path)).detect()).version == "0.215.0"
 
 
-async def test_a_droid_that_says_nothing_is_not_available(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_droid_that_does_not_report_its_version_is_not_available(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(binary, "_VERSION_TIMEOUT", 0.2)
-    program(nowhere / "bin" / "droid", "exec sleep 60")
+    monkeypatch.setattr(cli, "_VERSION_TIMEOUT", 0.2)
+    program(machine / "bin" / "droid", "exec sleep 60")
     info = await DroidAdapter().detect()
     assert (info.available, info.version) == (False, None)
     assert "version" in str(info.reason)
@@ -92,31 +92,31 @@ async def test_a_droid_that_says_nothing_is_not_available(
 @pytest.mark.parametrize(
     ("version", "rewinds"), [("0.99.0", False), ("0.117.0", False), ("0.215.0", True), ("1.2.3", True)]
 )
-async def test_each_version_declares_what_it_can(nowhere: Path, version: str, rewinds: bool) -> None:
-    program(nowhere / "bin" / "droid", f"echo {version}")
+async def test_capabilities_depend_on_the_version(machine: Path, version: str, rewinds: bool) -> None:
+    program(machine / "bin" / "droid", f"echo {version}")
     adapter = DroidAdapter()
     info = await adapter.detect()
     assert (info.capabilities.rewind, adapter.capabilities.rewind) == (rewinds, rewinds)
     assert DroidAdapter().capabilities.rewind, "detecting one version changes no other adapter"
     if not rewinds:
         with pytest.raises(NotCapable):
-            await adapter.start(plan("x", cut_at="m1"), Recorder())
+            await adapter.start(plan("x", cut_at="m1"), OutputRecorder())
 
 
-def test_it_sees_factorys_variables_and_none_of_ours() -> None:
+def test_droid_sees_factorys_variables_and_none_of_ours() -> None:
     machine = {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u", "OTHER_KEY": "o", "FARSTEER_TOKEN": "t"}
     seen = scrub_environment(machine, DroidAdapter.environment_names)
     assert seen == {"FACTORY_API_KEY": "k", "FACTORY_API_BASE_URL": "u"}
 
 
-async def test_a_conversation_of_another_agent_is_not_run(nowhere: Path) -> None:
-    program(nowhere / "bin" / "droid", "echo 1.0.0")
+async def test_a_conversation_of_another_agent_is_refused(machine: Path) -> None:
+    program(machine / "bin" / "droid", "echo 1.0.0")
     foreign = msgspec.structs.replace(plan(), decision=LaunchDecision(start=LaunchMode.REFUSE))
     with pytest.raises(AgentError, match="another agent"):
-        await DroidAdapter().start(foreign, Recorder())
+        await DroidAdapter().start(foreign, OutputRecorder())
 
 
-def test_a_transcript_is_one_that_holds_a_message(nowhere: Path) -> None:
+def test_a_transcript_needs_at_least_one_message(machine: Path) -> None:
     session, empty = new_id(), new_id()
     folder = Path.home() / ".factory" / "sessions" / "-some-project"
     folder.mkdir(parents=True)

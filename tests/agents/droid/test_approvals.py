@@ -1,4 +1,4 @@
-"""What Droid asks becomes an approval that anybody can answer, and the answer has the shape that works."""
+"""Droid's requests become approvals, and answers have the form that Droid accepts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from farsteer.core.approvals import Answer, Approval, ApprovalKind, OptionKind, 
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode
 from farsteer.core.events import Notice, ToolCall
 from farsteer.core.modes import PermissionMode, ToolKind
-from tests.agents.droid.conftest import Open
-from tests.agents.droid.peer import Stage, completed, plan, tool
+from tests.agents.droid.conftest import StartLaunch
+from tests.agents.droid.fake_droid import LaunchHarness, completed, plan, tool
 
 EXECUTE = ToolKind.EXECUTE
 REQUEST = "33333333-3333-4333-8333-333333333333"
@@ -26,16 +26,16 @@ SPEC_OPTIONS = [
 ]
 
 
-async def answer(stage: Stage, approval: Approval, outcome: Outcome, **more: Any) -> dict[str, Any]:
-    """What Droid receives for it."""
-    await stage.launch.answer(approval, check_answer(approval, Answer(outcome=outcome, **more)))
-    return stage.peer.replies[-1]["result"]
+async def answer(harness: LaunchHarness, approval: Approval, outcome: Outcome, **more: Any) -> dict[str, Any]:
+    """Answer an approval; return the result that Droid receives."""
+    await harness.launch.answer(approval, check_answer(approval, Answer(outcome=outcome, **more)))
+    return harness.droid.responses[-1]["result"]
 
 
-async def questions(stage: Stage, *asked: dict[str, Any]) -> Approval:
+async def questions(harness: LaunchHarness, *asked: dict[str, Any]) -> Approval:
     params = {"toolCallId": "call-1", "questions": list(asked)}
-    await stage.peer.hear({"type": "request", "id": REQUEST, "method": "droid.ask_user", "params": params})
-    return stage.sink.approvals[-1]
+    await harness.droid.send({"type": "request", "id": REQUEST, "method": "droid.ask_user", "params": params})
+    return harness.sink.approvals[-1]
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ async def questions(stage: Stage, *asked: dict[str, Any]) -> Approval:
         ("sandbox_violation", tool(), {"violatingToolName": "Read", "reason": "/x"}, "Read: /x", EXECUTE, None),
         ("droid_shield_violation", tool(), {"command": "push", "reason": "a key"}, "push: a key", EXECUTE, None),
         ("start_mission_run", tool(name="StartMission"), {}, "StartMission", ToolKind.OTHER, None),
-        ("of_tomorrow", tool(name="Teleport"), "no object", "Teleport", ToolKind.OTHER, None),
+        ("of_the_future", tool(name="Teleport"), "no object", "Teleport", ToolKind.OTHER, None),
     ],
 )  # fmt: skip
 async def test_each_kind_of_confirmation_can_be_asked(
-    stage: Stage,
+    harness: LaunchHarness,
     kind: str,
     use: dict[str, Any],
     details: Any,
@@ -61,8 +61,8 @@ async def test_each_kind_of_confirmation_can_be_asked(
     tool_kind: ToolKind,
     raises: str | None,
 ) -> None:
-    turn = await stage.begin()
-    approval = await stage.ask(use, id=REQUEST, kind=kind, details=details)
+    turn = await harness.begin_turn()
+    approval = await harness.request_permission(use, id=REQUEST, kind=kind, details=details)
     assert (approval.kind, approval.title, approval.tool_kind) == (ApprovalKind.PERMISSION, title, tool_kind)
     assert (approval.turn_id, approval.tool_call_id, approval.arguments) == (turn, "call-1", use["input"])
     assert approval.meta is not None
@@ -70,57 +70,61 @@ async def test_each_kind_of_confirmation_can_be_asked(
     assert [option.kind for option in approval.options] == [
         OptionKind.ALLOW_ONCE, OptionKind.ALLOW_ALWAYS, OptionKind.REJECT_ONCE,
     ]  # fmt: skip
-    (call,) = stage.sink.events(ToolCall)
-    assert call.tool_call_id == "call-1", "the tool is in the log before the question"
-    assert await answer(stage, approval, Outcome.APPROVED) == {"selectedOption": "proceed_once"}
+    (call,) = harness.sink.events_of(ToolCall)
+    assert call.tool_call_id == "call-1", "the tool call is emitted before the approval"
+    assert await answer(harness, approval, Outcome.APPROVED) == {"selectedOption": "proceed_once"}
 
 
-async def test_a_no_is_a_cancel_and_carries_the_reason(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(tool(), id=REQUEST)
-    sent = await answer(stage, approval, Outcome.DENIED, message="not on Fridays")
+async def test_a_denial_selects_cancel_and_carries_the_reason(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(tool(), id=REQUEST)
+    sent = await answer(harness, approval, Outcome.DENIED, message="not on Fridays")
     assert sent == {"selectedOption": "cancel", "comment": "not on Fridays"}
 
 
 @pytest.mark.parametrize("outcome", [Outcome.TIMED_OUT, Outcome.ABORT, Outcome.CANCELLED])
-async def test_no_answer_never_means_yes(stage: Stage, outcome: Outcome) -> None:
-    await stage.begin()
-    approval = await stage.ask(tool(), id=REQUEST)
-    assert (await answer(stage, approval, outcome))["selectedOption"] == "cancel"
+async def test_a_missing_answer_denies(harness: LaunchHarness, outcome: Outcome) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(tool(), id=REQUEST)
+    assert (await answer(harness, approval, outcome))["selectedOption"] == "cancel"
 
 
-async def test_an_mcp_tool_can_be_allowed_for_good_in_three_ways(stage: Stage) -> None:
+async def test_an_mcp_tool_can_be_allowed_permanently_in_three_ways(harness: LaunchHarness) -> None:
     offered = ["proceed_once", "proceed_always", "proceed_always_tools", "proceed_always_server", "cancel"]
-    await stage.begin()
-    approval = await stage.ask(
+    await harness.begin_turn()
+    approval = await harness.request_permission(
         tool(name="echo___shout"), id=REQUEST, kind="mcp_tool", options=[(one, one) for one in offered]
     )
     assert [option.id for option in approval.options] == offered
-    sent = await answer(stage, approval, Outcome.APPROVED, option_id="proceed_always_server")
+    sent = await answer(harness, approval, Outcome.APPROVED, option_id="proceed_always_server")
     assert sent == {"selectedOption": "proceed_always_server"}
 
 
-async def test_an_option_we_do_not_know_is_offered_but_never_chosen_for_a_plain_yes(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(
+async def test_an_unknown_option_is_offered_but_never_selected_for_a_plain_approval(
+    harness: LaunchHarness,
+) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(
         tool(), id=REQUEST, options=[("proceed_forever", "Everywhere"), ("proceed_once", "Yes"), ("cancel", "No")]
     )  # fmt: skip
     assert approval.options[0].kind is OptionKind.ALLOW_ALWAYS
-    assert (await answer(stage, approval, Outcome.APPROVED))["selectedOption"] == "proceed_once"
+    assert (await answer(harness, approval, Outcome.APPROVED))["selectedOption"] == "proceed_once"
 
 
-async def test_a_request_without_options_still_has_a_yes_and_a_no(stage: Stage) -> None:
-    await stage.begin()
+async def test_a_request_without_options_can_be_approved_and_denied(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
     params = {"toolUses": [{"toolUse": tool(), "confirmationType": "exec"}]}
     for outcome, option in ((Outcome.APPROVED, "proceed_once"), (Outcome.DENIED, "cancel")):
         request = {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
-        await stage.peer.hear(request)
-        assert await answer(stage, stage.sink.approvals[-1], outcome) == {"selectedOption": option}
+        await harness.droid.send(request)
+        assert await answer(harness, harness.sink.approvals[-1], outcome) == {"selectedOption": option}
 
 
-async def test_several_tools_in_one_request_are_all_shown(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(tool("a", command="ls"), tool("b", command="rm x"), id=REQUEST)
+async def test_several_tools_in_one_request_are_all_shown(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(
+        tool("a", command="ls"), tool("b", command="rm x"), id=REQUEST
+    )
     assert approval.title == "ls and 1 more"
     assert approval.meta is not None
     assert [one["toolUse"]["id"] for one in approval.meta["toolUses"]] == ["a", "b"]
@@ -129,25 +133,29 @@ async def test_several_tools_in_one_request_are_all_shown(stage: Stage) -> None:
 # -- plans
 
 
-async def test_a_plan_is_asked_with_all_its_answers(stage: Stage) -> None:
-    await stage.begin()
+async def test_a_plan_offers_all_its_options(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
     use = tool(name="ExitSpecMode", plan="# Plan", title="My spec")
     details = {"type": "exit_spec_mode", "plan": "# Plan", "title": "My spec"}
-    approval = await stage.ask(use, id=REQUEST, kind="exit_spec_mode", details=details, options=SPEC_OPTIONS)
+    approval = await harness.request_permission(
+        use, id=REQUEST, kind="exit_spec_mode", details=details, options=SPEC_OPTIONS
+    )
     assert (approval.kind, approval.title, approval.plan) == (ApprovalKind.PLAN, "My spec", "# Plan")
     assert approval.tool_kind is ToolKind.SWITCH_MODE
     assert [option.id for option in approval.options] == [value for value, _ in SPEC_OPTIONS]
     once = [option.id for option in approval.options if option.kind is OptionKind.ALLOW_ONCE]
     assert once == ["proceed_once", "proceed_new_session"]
-    sent = await answer(stage, approval, Outcome.APPROVED, option_id="proceed_auto_run_medium")
+    sent = await answer(harness, approval, Outcome.APPROVED, option_id="proceed_auto_run_medium")
     assert sent == {"selectedOption": "proceed_auto_run_medium"}
 
 
 @pytest.mark.parametrize("place", ["input", "details"])
-async def test_one_of_several_plans_can_be_chosen_wherever_droid_names_them(stage: Stage, place: str) -> None:
+async def test_one_of_several_plans_can_be_chosen_in_both_versions(
+    harness: LaunchHarness, place: str
+) -> None:
     names: dict[str, Any] = {"optionNames": ["Plan A", "Plan B"]}
-    await stage.begin()
-    approval = await stage.ask(
+    await harness.begin_turn()
+    approval = await harness.request_permission(
         tool(name="ExitSpecMode", plan="# P", **(names if place == "input" else {})), id=REQUEST, kind="exit_spec_mode",
         details=names if place == "details" else {}, options=SPEC_OPTIONS,
     )  # fmt: skip
@@ -155,37 +163,37 @@ async def test_one_of_several_plans_can_be_chosen_wherever_droid_names_them(stag
     assert approval.meta is not None
     assert approval.meta["optionNames"] == ["Plan A", "Plan B"]
     sent = await answer(
-        stage, approval, Outcome.APPROVED, answers={"choice": ["Plan B"]}, message="but quickly"
+        harness, approval, Outcome.APPROVED, answers={"choice": ["Plan B"]}, message="but quickly"
     )
     assert sent == {"selectedOption": "proceed_once", "comment": "Use this plan: Plan B\nbut quickly"}
 
 
-async def test_an_edited_plan_goes_back_to_droid(stage: Stage) -> None:
-    await stage.begin()
+async def test_an_edited_plan_is_sent_to_droid(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
     use = tool(name="ExitSpecMode", plan="# P")
     options = [*SPEC_OPTIONS, ("proceed_edit", "Edit")]
-    approval = await stage.ask(use, id=REQUEST, kind="exit_spec_mode", options=options)
+    approval = await harness.request_permission(use, id=REQUEST, kind="exit_spec_mode", options=options)
     with pytest.raises(BadRequest, match=r"answers\.plan"):
-        await answer(stage, approval, Outcome.APPROVED, option_id="proceed_edit")
-    sent = await answer(stage, approval, Outcome.APPROVED, answers={"plan": ["# Better"]})
+        await answer(harness, approval, Outcome.APPROVED, option_id="proceed_edit")
+    sent = await answer(harness, approval, Outcome.APPROVED, answers={"plan": ["# Better"]})
     assert sent == {"selectedOption": "proceed_once", "editedSpecContent": "# Better"}
 
 
-async def test_a_refused_plan_keeps_droid_in_spec_mode(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(
+async def test_a_refused_plan_keeps_droid_in_spec_mode(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(
         tool(name="ExitSpecMode", plan="# P"), id=REQUEST, kind="exit_spec_mode", options=SPEC_OPTIONS
     )
-    assert await answer(stage, approval, Outcome.DENIED) == {"selectedOption": "cancel"}
+    assert await answer(harness, approval, Outcome.DENIED) == {"selectedOption": "cancel"}
 
 
 # -- questions
 
 
-async def test_questions_are_answered_one_by_one_in_the_shape_that_works(stage: Stage) -> None:
-    await stage.begin()
+async def test_each_question_has_its_own_answer(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
     approval = await questions(
-        stage,
+        harness,
         {"index": 1, "topic": "Color", "question": "Which color?", "options": ["Red", "Blue"]},
         {"index": 2, "question": "Which features?", "options": ["Auth", "Login"], "multiSelect": True},
     )
@@ -194,7 +202,7 @@ async def test_questions_are_answered_one_by_one_in_the_shape_that_works(stage: 
         ("1", False, True), ("2", True, True),
     ]  # fmt: skip
     sent = await answer(
-        stage, approval, Outcome.APPROVED, answers={"1": ["Violet, please"], "2": ["Auth", "Login"]}
+        harness, approval, Outcome.APPROVED, answers={"1": ["Violet, please"], "2": ["Auth", "Login"]}
     )
     assert sent == {
         "cancelled": False,
@@ -205,13 +213,13 @@ async def test_questions_are_answered_one_by_one_in_the_shape_that_works(stage: 
     }
 
 
-async def test_a_question_that_nobody_answers_is_cancelled_with_an_empty_list(stage: Stage) -> None:
-    await stage.begin()
-    approval = await questions(stage, {"index": 1, "question": "Which?", "options": ["A"]})
-    assert await answer(stage, approval, Outcome.DENIED) == {"cancelled": True, "answers": []}
+async def test_a_denied_question_is_cancelled_with_an_empty_list(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await questions(harness, {"index": 1, "question": "Which?", "options": ["A"]})
+    assert await answer(harness, approval, Outcome.DENIED) == {"cancelled": True, "answers": []}
 
 
-# -- what cannot be asked
+# -- invalid requests
 
 
 @pytest.mark.parametrize(
@@ -222,56 +230,56 @@ async def test_a_question_that_nobody_answers_is_cancelled_with_an_empty_list(st
         ("droid.request_permission", {"toolUses": [{"toolUse": {"id": 7}}]}, -32602),
         ("droid.ask_user", {"questions": []}, -32602),
         ("droid.ask_user", [], -32602),
-        ("droid.of_tomorrow", {"what": 1}, -32601),
+        ("droid.of_the_future", {"what": 1}, -32601),
     ],
 )
-async def test_what_nobody_could_answer_is_refused_and_told(
-    stage: Stage, method: str, params: Any, code: int
+async def test_an_invalid_request_is_rejected_with_a_notice(
+    harness: LaunchHarness, method: str, params: Any, code: int
 ) -> None:
-    await stage.begin()
-    await stage.peer.hear({"type": "request", "id": REQUEST, "method": method, "params": params})
-    refusal = await stage.peer.next()
+    await harness.begin_turn()
+    await harness.droid.send({"type": "request", "id": REQUEST, "method": method, "params": params})
+    refusal = await harness.droid.next_line()
     assert (refusal["id"], refusal["error"]["code"]) == (REQUEST, code)
-    assert stage.sink.approvals == []
-    (notice,) = stage.sink.events(Notice)
+    assert harness.sink.approvals == []
+    (notice,) = harness.sink.events_of(Notice)
     assert notice.code == ErrorCode.AGENT_PROTOCOL
 
 
-async def test_the_same_request_twice_is_asked_once(stage: Stage) -> None:
-    await stage.begin()
-    await stage.ask(tool(), id=REQUEST)
-    await stage.ask(tool(), id=REQUEST)
-    assert len(stage.sink.approvals) == 1
+async def test_a_repeated_request_is_asked_once(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    await harness.request_permission(tool(), id=REQUEST)
+    await harness.request_permission(tool(), id=REQUEST)
+    assert len(harness.sink.approvals) == 1
 
 
-async def test_a_request_whose_id_is_no_uuid_is_answered_under_its_own_name(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(tool(), id="../../7")
+async def test_a_request_whose_id_is_not_a_uuid_is_answered_by_its_own_id(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(tool(), id="../../7")
     assert approval.id != "../../7"
-    await answer(stage, approval, Outcome.APPROVED)
-    assert stage.peer.replies[-1]["id"] == "../../7"
+    await answer(harness, approval, Outcome.APPROVED)
+    assert harness.droid.responses[-1]["id"] == "../../7"
 
 
-async def test_an_answer_to_what_is_gone_is_a_conflict(stage: Stage) -> None:
-    await stage.begin()
-    approval = await stage.ask(tool(), id=REQUEST)
-    await answer(stage, approval, Outcome.APPROVED)
+async def test_an_answer_to_a_closed_approval_is_a_conflict(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    approval = await harness.request_permission(tool(), id=REQUEST)
+    await answer(harness, approval, Outcome.APPROVED)
     with pytest.raises(Conflict):
-        await answer(stage, approval, Outcome.DENIED)
-    other = await stage.ask(tool("call-2"), id="44444444-4444-4444-8444-444444444444")
-    await stage.peer.notes(completed())
+        await answer(harness, approval, Outcome.DENIED)
+    other = await harness.request_permission(tool("call-2"), id="44444444-4444-4444-8444-444444444444")
+    await harness.droid.notify(completed())
     with pytest.raises(Conflict):
-        await answer(stage, other, Outcome.APPROVED)
-    assert len(stage.peer.replies) == 1
+        await answer(harness, other, Outcome.APPROVED)
+    assert len(harness.droid.responses) == 1
 
 
-async def test_a_read_only_session_refuses_by_itself_and_says_so(start: Open) -> None:
-    stage = await start(plan(mode=PermissionMode.READ_ONLY))
-    await stage.begin()
+async def test_a_read_only_session_denies_without_asking_and_emits_a_notice(start: StartLaunch) -> None:
+    harness = await start(plan(mode=PermissionMode.READ_ONLY))
+    await harness.begin_turn()
     params = {"toolUses": [{"toolUse": tool(command="touch x"), "confirmationType": "exec"}], "options": []}
     request = {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
-    await stage.peer.hear(request)
-    assert (await stage.peer.next())["result"] == {"selectedOption": "cancel"}
-    assert stage.sink.approvals == []
-    (notice,) = stage.sink.events(Notice)
+    await harness.droid.send(request)
+    assert (await harness.droid.next_line())["result"] == {"selectedOption": "cancel"}
+    assert harness.sink.approvals == []
+    (notice,) = harness.sink.events_of(Notice)
     assert (notice.code, "touch x" in notice.text) == ("read_only", True)

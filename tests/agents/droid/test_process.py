@@ -1,4 +1,4 @@
-"""The adapter with a real process that behaves as badly as Droid can."""
+"""The adapter with a real process that misbehaves as Droid can."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.lines import LINE_LIMIT
-from tests.agents.droid.peer import SESSION, Recorder
+from tests.agents.droid.fake_droid import SESSION, OutputRecorder
 from tests.support.eventually import eventually
 from tests.support.processes import is_alive
 
-CHILD = Path(__file__).with_name("child.py")
+PROGRAM = Path(__file__).with_name("misbehaving_droid.py")
 DRAIN = {"FACTORY_TEST_DRAIN": "1"}
 
 
-class Play:
+class ProcessHarness:
     def __init__(self, folder: Path, environment: dict[str, str] | None = None) -> None:
-        self.sink = Recorder()
+        self.sink = OutputRecorder()
         self._folder = folder
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {"PATH": path, **(environment or {})}
@@ -42,91 +42,93 @@ class Play:
         )  # fmt: skip
 
     async def start(self, *, resume: bool = False) -> Launch:
-        return await DroidAdapter(str(CHILD)).start(self.plan(resume=resume), self.sink)
+        return await DroidAdapter(str(PROGRAM)).start(self.plan(resume=resume), self.sink)
 
-    async def turn(self, launch: Launch, said: str) -> TurnEndReason:
-        await self.begin(launch, said)
-        await self.sink.until(lambda: any(end.turn_id == f"turn-{self._turns}" for end in self.sink.ends))
-        return self.sink.ends[-1].reason
+    async def run_turn(self, launch: Launch, said: str) -> TurnEndReason:
+        await self.send(launch, said)
+        await self.sink.wait_until(
+            lambda: any(end.turn_id == f"turn-{self._turns}" for end in self.sink.turn_ends)
+        )
+        return self.sink.turn_ends[-1].reason
 
-    async def begin(self, launch: Launch, said: str) -> None:
+    async def send(self, launch: Launch, said: str) -> None:
         self._turns += 1
         await launch.send(Prompt(turn_id=f"turn-{self._turns}", text=said))
 
 
-async def test_a_turn_and_a_polite_end(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    launch = await play.start()
-    assert await play.turn(launch, "say hello") is TurnEndReason.END_TURN
-    assert [event.text for event in play.sink.events(AgentMessage)] == ["hello"]
+async def test_a_droid_that_can_close_is_not_killed(tmp_path: Path) -> None:
+    harness = ProcessHarness(tmp_path)
+    launch = await harness.start()
+    assert await harness.run_turn(launch, "say hello") is TurnEndReason.END_TURN
+    assert [event.text for event in harness.sink.events_of(AgentMessage)] == ["hello"]
     begun = time.monotonic()
     await launch.stop()
-    assert time.monotonic() - begun < 3, "a Droid that can be closed need not be killed"
-    assert play.sink.outputs[-1] == Exited(exit_code=0, reason="stopped")
+    assert time.monotonic() - begun < 3, "closing takes less than the grace period"
+    assert harness.sink.outputs[-1] == Exited(exit_code=0, reason="stopped")
 
 
-async def test_eof_and_sigterm_that_drain_instead_of_stopping_do_not_delay_the_end(tmp_path: Path) -> None:
-    play = Play(tmp_path, DRAIN)
-    launch = await play.start()
-    await play.begin(launch, "work on and on")
-    await play.sink.until(lambda: bool(play.sink.of(DeltaEmitted)))
+async def test_a_droid_that_drains_after_eof_and_sigterm_is_killed_in_time(tmp_path: Path) -> None:
+    harness = ProcessHarness(tmp_path, DRAIN)
+    launch = await harness.start()
+    await harness.send(launch, "work on and on")
+    await harness.sink.wait_until(lambda: bool(harness.sink.outputs_of(DeltaEmitted)))
     begun = time.monotonic()
     await launch.stop(0.2)
     assert time.monotonic() - begun < 5
     assert not psutil.pid_exists(launch.pid)
-    assert [end.reason for end in play.sink.ends] == [TurnEndReason.CANCELLED]
-    (said,) = play.sink.events(AgentMessage)
+    assert [end.reason for end in harness.sink.turn_ends] == [TurnEndReason.CANCELLED]
+    (said,) = harness.sink.events_of(AgentMessage)
     assert (said.text, said.partial) == ("on and on", True)
-    assert play.sink.outputs[-1] == Exited(exit_code=-9, reason="stopped")
+    assert harness.sink.outputs[-1] == Exited(exit_code=-9, reason="stopped")
 
 
 async def test_a_line_of_32_megabytes_is_skipped_and_one_below_is_read(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    launch = await play.start()
-    assert await play.turn(launch, f"big {LINE_LIMIT + 1} after all") is TurnEndReason.END_TURN
-    assert await play.turn(launch, f"big {LINE_LIMIT - 1} again") is TurnEndReason.END_TURN
-    skipped, garbage = play.sink.events(Notice)
-    assert (skipped.code, garbage.code) == (ErrorCode.TOO_LARGE, ErrorCode.AGENT_PROTOCOL)
-    assert [event.text for event in play.sink.events(AgentMessage)] == [
+    harness = ProcessHarness(tmp_path)
+    launch = await harness.start()
+    assert await harness.run_turn(launch, f"big {LINE_LIMIT + 1} after all") is TurnEndReason.END_TURN
+    assert await harness.run_turn(launch, f"big {LINE_LIMIT - 1} again") is TurnEndReason.END_TURN
+    skipped, invalid = harness.sink.events_of(Notice)
+    assert (skipped.code, invalid.code) == (ErrorCode.TOO_LARGE, ErrorCode.AGENT_PROTOCOL)
+    assert [event.text for event in harness.sink.events_of(AgentMessage)] == [
         f"{LINE_LIMIT + 1} after all", f"{LINE_LIMIT - 1} again",
     ]  # fmt: skip
     await launch.stop()
 
 
-async def test_a_peer_that_stops_reading_costs_its_life_and_nothing_else(
+async def test_a_droid_that_stops_reading_is_stopped_and_its_session_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("farsteer.agents.droid.launch._WRITE_TIMEOUT", 0.3)
-    play = Play(tmp_path)
-    launch = await play.start()
-    await play.begin(launch, "deaf")
+    harness = ProcessHarness(tmp_path)
+    launch = await harness.start()
+    await harness.send(launch, "deaf")
     await launch.interrupt()
     with pytest.raises(AgentError) as caught:
-        await launch.commands.rename("x" * 2_000_000)  # pyright: ignore[reportAttributeAccessIssue]
+        await launch.set_model("x" * 2_000_000)
     assert caught.value.code is ErrorCode.TIMEOUT
     await launch.stop(0.1)
-    assert [end.reason for end in play.sink.ends] == [TurnEndReason.CANCELLED]
-    again = await play.start(resume=True)
-    assert await play.turn(again, "say back again") is TurnEndReason.END_TURN
+    assert [end.reason for end in harness.sink.turn_ends] == [TurnEndReason.CANCELLED]
+    again = await harness.start(resume=True)
+    assert await harness.run_turn(again, "say back again") is TurnEndReason.END_TURN
     await again.stop()
 
 
-async def test_a_process_that_dies_in_the_turn_is_a_crash(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    launch = await play.start()
-    assert await play.turn(launch, "mute") is TurnEndReason.CRASHED
-    await play.sink.until(lambda: isinstance(play.sink.outputs[-1], Exited))
-    assert play.sink.outputs[-1] == Exited(exit_code=3, reason="exit code 3")
+async def test_an_exit_during_a_turn_is_a_crash(tmp_path: Path) -> None:
+    harness = ProcessHarness(tmp_path)
+    launch = await harness.start()
+    assert await harness.run_turn(launch, "mute") is TurnEndReason.CRASHED
+    await harness.sink.wait_until(lambda: isinstance(harness.sink.outputs[-1], Exited))
+    assert harness.sink.outputs[-1] == Exited(exit_code=3, reason="exit code 3")
     await launch.stop()
 
 
-async def test_a_program_that_is_no_droid_is_a_failed_start(tmp_path: Path) -> None:
+async def test_another_program_is_a_failed_start(tmp_path: Path) -> None:
     program = tmp_path / "droid"
     program.write_text("#!/bin/sh\necho 'usage: something else' >&2\nexit 2\n")
     program.chmod(0o755)
-    play = Play(tmp_path)
+    harness = ProcessHarness(tmp_path)
     with pytest.raises(AgentError) as caught:
-        await DroidAdapter(str(program)).start(play.plan(), play.sink)
+        await DroidAdapter(str(program)).start(harness.plan(), harness.sink)
     assert caught.value.code is ErrorCode.AGENT_START_FAILED
     assert "something else" in str(caught.value.details["stderr"])
 
@@ -134,12 +136,12 @@ async def test_a_program_that_is_no_droid_is_a_failed_start(tmp_path: Path) -> N
 RUNNER = """
 import asyncio, sys
 from pathlib import Path
-from tests.agents.droid.test_process import DRAIN, Play
+from tests.agents.droid.test_process import DRAIN, ProcessHarness
 
 async def main():
-    play = Play(Path(sys.argv[1]), DRAIN)
-    launch = await play.start()
-    await play.begin(launch, "work on and on")
+    harness = ProcessHarness(Path(sys.argv[1]), DRAIN)
+    launch = await harness.start()
+    await harness.send(launch, "work on and on")
     print(launch.pid, flush=True)
     await asyncio.Event().wait()
 
@@ -147,7 +149,7 @@ asyncio.run(main())
 """
 
 
-async def test_the_droid_of_a_runner_that_was_killed_is_ended_before_its_conversation_is_resumed(
+async def test_the_droid_of_a_killed_runner_is_killed_before_its_conversation_is_resumed(
     tmp_path: Path,
 ) -> None:
     runner = await asyncio.create_subprocess_exec(
@@ -159,9 +161,9 @@ async def test_the_droid_of_a_runner_that_was_killed_is_ended_before_its_convers
         orphan = psutil.Process(int(await runner.stdout.readline()))
     runner.kill()
     await runner.communicate()
-    assert is_alive(orphan), "it drains: the end of its input does not end it"
-    play = Play(tmp_path)
-    launch = await play.start(resume=True)
+    assert is_alive(orphan), "the end of its input does not end a draining Droid"
+    harness = ProcessHarness(tmp_path)
+    launch = await harness.start(resume=True)
     await eventually(lambda: not is_alive(orphan))
-    assert await play.turn(launch, "say mine again") is TurnEndReason.END_TURN
+    assert await harness.run_turn(launch, "say mine again") is TurnEndReason.END_TURN
     await launch.stop()

@@ -1,4 +1,4 @@
-"""What the real Droid once said, through the adapter: the golden files are to be read."""
+"""Recorded transcripts of the real Droid give the outputs in `golden/`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from tests.agents.droid.replay import GOLDEN, TRANSCRIPTS, golden_of, replay
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_a_transcript_becomes_these_events(transcript: Path) -> None:
+async def test_a_transcript_gives_its_golden_outputs(transcript: Path) -> None:
     said = await replay(transcript)
     assert said == golden_of(transcript).read_text(), (
-        "if this is meant: .venv/bin/python -m tests.agents.droid.replay, and read what changed"
+        "if this is intended, run .venv/bin/python -m tests.agents.droid.replay and read the changes"
     )
 
 
-def test_every_transcript_has_its_golden_file_and_no_file_is_left_over() -> None:
+def test_every_transcript_has_a_golden_file_and_the_reverse() -> None:
     assert {golden_of(transcript) for transcript in TRANSCRIPTS} == set(GOLDEN.iterdir())
 
 
 @pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=lambda path: path.stem)
-async def test_whatever_happens_each_turn_ends_once_and_the_exit_is_last(transcript: Path) -> None:
+async def test_each_turn_ends_once_and_the_exit_is_last(transcript: Path) -> None:
     lines = (await replay(transcript)).splitlines()
     said = [line for line in lines if " fails: " not in line]
     begun = sum(line.startswith("> add_user_message") for line in lines)

@@ -1,4 +1,4 @@
-"""What a Droid may do to us, done by the simulator: the adapter stands it, and the simulator does it."""
+"""The adapter handles the faults that the simulator shows, and the simulator behaves like Droid."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OLD = VERSIONS[:-1]
 def make_harness(home: Path, tmp_path: Path) -> HarnessFactory:
     @asynccontextmanager
     async def make(profile: str = "0.215", *options: str) -> AsyncIterator[Harness]:
-        from tests.agents.droid.test_simulator_conformance import Simulated
+        from tests.agents.droid.test_conformance import Simulated
 
         harness = Harness(
             DroidAdapter(install(tmp_path, profile, *options)), Simulated.prompts, tmp_path, 10.0
@@ -56,7 +56,7 @@ def codes(agent: RecordedLaunch) -> list[str | None]:
     return [notice.code for notice in agent.events_of(Notice)]
 
 
-async def test_what_is_streamed_again_is_said_once(make_harness: HarnessFactory) -> None:
+async def test_text_that_is_streamed_again_is_emitted_once(make_harness: HarnessFactory) -> None:
     async with make_harness() as harness:
         agent = await harness.launch()
         assert (await agent.run_turn("retry 2")).reason is TurnEndReason.END_TURN
@@ -64,7 +64,7 @@ async def test_what_is_streamed_again_is_said_once(make_harness: HarnessFactory)
         assert codes(agent).count("model_retry") == 2
 
 
-async def test_what_is_taken_back_is_not_said(make_harness: HarnessFactory) -> None:
+async def test_a_retracted_message_is_not_emitted(make_harness: HarnessFactory) -> None:
     async with make_harness() as harness:
         agent = await harness.launch()
         await agent.run_turn("retract")
@@ -99,10 +99,12 @@ async def test_an_error_of_the_model_fails_the_turn(make_harness: HarnessFactory
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_an_acknowledgement_that_was_none(make_harness: HarnessFactory, profile: str) -> None:
+async def test_a_message_refused_after_its_acknowledgement_fails(
+    make_harness: HarnessFactory, profile: str
+) -> None:
     async with make_harness(profile) as harness:
         agent = await harness.launch()
-        # Whether the refusal comes before the sending has returned or after it, it fails the message.
+        # The refusal may arrive before or after `send` has returned.
         with suppress(FarsteerError):
             ended = await agent.run_turn("refuse")
             assert (ended.reason, "after all" in (ended.error or "")) == (TurnEndReason.FAILED, True)
@@ -110,13 +112,11 @@ async def test_an_acknowledgement_that_was_none(make_harness: HarnessFactory, pr
 
 
 @pytest.mark.parametrize("profile", OLD)
-async def test_an_error_without_an_id_fails_the_request_under_way(
-    make_harness: HarnessFactory, profile: str
-) -> None:
+async def test_an_error_without_an_id_fails_the_open_call(make_harness: HarnessFactory, profile: str) -> None:
     async with make_harness(profile) as harness:
         agent = await harness.launch()
         with pytest.raises(FarsteerError):
-            await agent.launch.commands.rename("A title")  # pyright: ignore[reportAttributeAccessIssue]
+            await agent.launch._rpc.call("rename_session", {"title": "A title"}, 10.0)  # pyright: ignore[reportAttributeAccessIssue]
         assert (await agent.run_turn("say better")).reason is TurnEndReason.END_TURN
 
 
@@ -141,7 +141,9 @@ async def test_a_plan_is_carried_out_in_another_session(make_harness: HarnessFac
 
 
 @pytest.mark.parametrize("profile", VERSIONS)
-async def test_always_raises_the_whole_sessions_autonomy(make_harness: HarnessFactory, profile: str) -> None:
+async def test_always_raises_the_autonomy_of_the_whole_session(
+    make_harness: HarnessFactory, profile: str
+) -> None:
     async with make_harness(profile) as harness:
         agent = await harness.launch()
         turn_id = await agent.send("run touch a\nrun touch b")
@@ -168,7 +170,7 @@ async def test_an_interrupted_tool_has_one_result(make_harness: HarnessFactory, 
         assert len(finals) == 1
 
 
-async def test_a_droid_that_hangs_is_ended_all_the_same(make_harness: HarnessFactory) -> None:
+async def test_a_droid_that_hangs_is_stopped(make_harness: HarnessFactory) -> None:
     async with make_harness("0.99", "--misbehave", "hang-at-eof") as harness:
         agent = await harness.launch()
         await agent.send("run touch a")
@@ -192,25 +194,25 @@ async def test_tokens_are_counted_once(make_harness: HarnessFactory, profile: st
 
 
 @pytest.mark.parametrize("profile", VERSIONS[-2:])
-async def test_tokens_that_are_counted_after_the_end_of_a_turn_are_not_lost_with_the_process(
+async def test_token_usage_that_is_reported_after_the_turn_survives_the_process(
     make_harness: HarnessFactory, profile: str
 ) -> None:
     async with make_harness(profile) as harness:
         agent = await harness.launch()
         await agent.run_turn("say hello")
         before = sum(event.input_tokens for event in agent.events_of(UsageUpdate))
-        # Older versions would have counted a moment later.
+        # Older versions report the usage a moment later.
         again = await harness.relaunch(agent)
         assert before + sum(event.input_tokens for event in again.events_of(UsageUpdate)) == 100
         again = await harness.relaunch(again)
         await again.run_turn("say hello")
         third = await harness.relaunch(again)
         told = (*again.events_of(UsageUpdate), *third.events_of(UsageUpdate))
-        assert before + sum(event.input_tokens for event in told) == 200, "nothing is told twice"
+        assert before + sum(event.input_tokens for event in told) == 200, "nothing is counted twice"
 
 
 @pytest.mark.parametrize("profile", VERSIONS[-2:])
-async def test_a_turn_that_is_said_to_be_complete_waits_for_its_last_message(
+async def test_an_early_completion_waits_for_the_last_message(
     make_harness: HarnessFactory, profile: str
 ) -> None:
     async with make_harness(profile, "--misbehave", "completed-early") as harness:
@@ -232,7 +234,7 @@ async def test_a_turn_that_is_said_to_be_complete_waits_for_its_last_message(
         assert messages[0] < ends[0] < messages[1] < ends[1]
 
 
-async def test_what_nobody_knows_is_kept(make_harness: HarnessFactory) -> None:
+async def test_unknown_notifications_and_fields_are_kept(make_harness: HarnessFactory) -> None:
     async with make_harness("0.215", "--misbehave", "strange-keys") as harness:
         agent = await harness.launch()
         await agent.run_turn("unknown")
@@ -242,7 +244,7 @@ async def test_what_nobody_knows_is_kept(make_harness: HarnessFactory) -> None:
         assert {"mood": "cheerful"}.items() <= (agent.events_of(AgentMessage)[-1].meta or {}).items()
 
 
-async def test_a_sign_in_that_is_needed_is_told(make_harness: HarnessFactory) -> None:
+async def test_required_authentication_is_emitted(make_harness: HarnessFactory) -> None:
     async with make_harness() as harness:
         agent = await harness.launch()
         await agent.run_turn("mcp auth")
@@ -259,7 +261,7 @@ async def simulator(tmp_path: Path, profile: str, *options: str) -> AsyncIterato
         yield client
 
 
-async def test_it_answers_twice_without_a_session(home: Path, tmp_path: Path) -> None:
+async def test_the_simulator_answers_twice_without_a_session(home: Path, tmp_path: Path) -> None:
     async with simulator(tmp_path, "0.215") as client:
         await client.send("add_user_message", {"text": "hi"})
         first, second = await client.next(), await client.next()
@@ -267,14 +269,14 @@ async def test_it_answers_twice_without_a_session(home: Path, tmp_path: Path) ->
         assert (second["id"], second["error"]["code"]) == (first["id"], -32603)
 
 
-async def test_it_ends_by_itself_after_close_session(home: Path, tmp_path: Path) -> None:
+async def test_the_simulator_exits_after_close_session(home: Path, tmp_path: Path) -> None:
     async with simulator(tmp_path, "0.215") as client:
         await client.initialize(tmp_path)
         assert await client.ask("close_session", {"reason": "other"}) == {}
         assert await client.ended() == 0
 
 
-async def test_a_turn_goes_on_after_the_last_line(home: Path, tmp_path: Path) -> None:
+async def test_the_simulator_drains_a_turn_after_its_last_line(home: Path, tmp_path: Path) -> None:
     async with simulator(tmp_path, "0.215") as client:
         await client.initialize(tmp_path)
         await client.ask("add_user_message", {"text": "run sleep 0.3"})
@@ -289,7 +291,9 @@ async def test_a_turn_goes_on_after_the_last_line(home: Path, tmp_path: Path) ->
         assert of(told, "agent_turn_completed")[0]["reason"] == "process_exit"
 
 
-async def test_old_words_are_ignored_by_the_new_and_refused_by_the_old(home: Path, tmp_path: Path) -> None:
+async def test_the_newer_simulator_ignores_an_unknown_level_and_the_older_refuses_it(
+    home: Path, tmp_path: Path
+) -> None:
     async with simulator(tmp_path, "0.215") as client:
         settings = (await client.initialize(tmp_path, autonomyLevel="spec"))["settings"]
         assert (settings["interactionMode"], settings["autonomyLevel"]) == ("auto", "off")

@@ -1,4 +1,4 @@
-"""The real Droid, offline: its own home, a key that opens nothing, and the scripted model behind every model it has."""
+"""The real Droid without a network: its own home, an invalid key, and the scripted model behind all its models."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents.conformance.harness import Harness, Prompts
+from farsteer.agents.conformance.harness import Harness, Prompts, RecordedLaunch
 from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.core.events import AgentMessage
 from tests.support.model import ScriptedModel
 from tests.vendor.conftest import required
 from tests.vendor.pins import DROID, DROID_OLD, Pin
 
 FAKE = "custom:Fake-0"
 OTHER = {DROID.version: "custom:Other-1", DROID_OLD.version: "custom:Other-0"}
-"""Our models. Droid makes the id of the name and a number: the place in the list, earlier that among equal names."""
+"""Our models. Droid appends a number to the name: the position in the list, in older versions among equal names."""
 SONNET = "claude-sonnet-4-6"
-"""A model of Droid's own, in both versions, with images and levels of effort; the scripted model serves it too."""
+"""A model that both versions have built in, with images and reasoning efforts; the scripted model serves it too."""
 PATIENCE = 60.0
 
 only_new = pytest.mark.parametrize("pin", [DROID], ids=[DROID.version], indirect=True)
@@ -32,7 +33,7 @@ def pin(request: pytest.FixtureRequest) -> Pin:
 
 @pytest.fixture
 def droid(pin: Pin, model: ScriptedModel, home: Path, monkeypatch: pytest.MonkeyPatch) -> Pin:
-    """This version is the machine's `droid`."""
+    """Install this version as the machine's `droid`."""
     program = required(pin)
     custom = [
         {
@@ -72,3 +73,9 @@ async def harness(droid: Pin, tmp_path: Path) -> AsyncIterator[Harness]:
     harness = Harness(DroidAdapter(), Prompts(answer="", long=""), tmp_path, PATIENCE)
     yield harness
     await harness.close()
+
+
+async def model_history(agent: RecordedLaunch) -> list[list[str]]:
+    """Return role and text of each message that the model is shown."""
+    await agent.run_turn("[[history]]")
+    return json.loads(agent.events_of(AgentMessage)[-1].text)["history"]

@@ -1,4 +1,4 @@
-"""A small MCP server on stdio with one tool, for a Droid to connect to."""
+"""A small MCP server on stdin and stdout with one tool."""
 
 from __future__ import annotations
 

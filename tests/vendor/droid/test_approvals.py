@@ -1,21 +1,29 @@
-"""What the real Droid asks a person, and what it does with the answer."""
+"""Approvals of the real Droid."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import msgspec
 import pytest
 
-from farsteer.agents.base import ApprovalAsked
+from farsteer.agents.base import ApprovalAsked, Registered
 from farsteer.agents.conformance.harness import Harness, RecordedLaunch
-from farsteer.core.approvals import ApprovalKind, Outcome
-from farsteer.core.events import AgentMessage, ModeUpdate, TurnEndReason
+from farsteer.core.approvals import Answer, ApprovalKind, Outcome, check_answer
+from farsteer.core.events import AgentMessage, ModeUpdate, Notice, TurnEndReason
+from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ToolKind
+from tests.vendor.droid.conftest import model_history, only_new
 from tests.vendor.pins import DROID, Pin
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 
+ECHO = McpServer(name="echo", command=sys.executable, args=(str(Path(__file__).with_name("echo_server.py")),))
+
 
 def modes(agent: RecordedLaunch) -> list[PermissionMode]:
-    """The permission modes that Droid went into by itself."""
+    """Return the permission modes that Droid changed to by itself."""
     return [
         event.permission_mode for event in agent.events_of(ModeUpdate) if event.permission_mode is not None
     ]
@@ -46,7 +54,7 @@ async def test_a_denied_tool_does_not_run_and_the_next_turn_works(harness: Harne
     assert [event.text for event in agent.events_of(AgentMessage)] == ["echo: still there?"]
 
 
-async def test_a_file_is_created_as_it_was_shown(harness: Harness) -> None:
+async def test_a_file_is_created_as_it_was_proposed(harness: Harness) -> None:
     agent = await harness.launch()
     path = harness.directory / "new.txt"
     turn_id = await agent.send(f"[[write:{path}:some content]]")
@@ -58,7 +66,7 @@ async def test_a_file_is_created_as_it_was_shown(harness: Harness) -> None:
     assert path.read_text().strip() == "some content"
 
 
-async def test_always_raises_the_whole_sessions_autonomy_and_says_so(harness: Harness) -> None:
+async def test_always_raises_the_autonomy_of_the_whole_session(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send("[[bash:touch one.txt]]")
     (approval,) = await agent.wait_for_approvals()
@@ -80,17 +88,17 @@ async def test_a_question_is_answered_by_choice_and_by_free_text(harness: Harnes
         assert (question.text, question.choices) == ("Which color?", ("Red", "Blue"))
         await agent.answer(approval, Outcome.APPROVED, {question.id: [chosen]})
         assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.END_TURN
-        # The model says what it was told.
+        # The model repeats the answer.
         assert chosen in agent.events_of(AgentMessage)[-1].text
 
 
-async def test_a_question_that_is_declined_has_no_answer(harness: Harness, droid: Pin) -> None:
+async def test_a_declined_question_has_no_answer(harness: Harness, droid: Pin) -> None:
     agent = await harness.launch()
     turn_id = await agent.send("[[ask:Which color?:Red|Blue]]")
     (approval,) = await agent.wait_for_approvals()
     await agent.answer(approval, Outcome.DENIED)
     await agent.wait_for_end(turn_id)
-    # The new version ends the turn; the old one tells the model, which says what it was told.
+    # The new version ends the turn; the old one passes the denial to the model, which repeats it.
     said = [event.text for event in agent.events_of(AgentMessage)]
     assert said == [] if droid == DROID else said[0].startswith("done: Error")
 
@@ -122,7 +130,7 @@ async def test_a_refused_plan_is_iterated_on(harness: Harness) -> None:
     assert not (harness.directory / "built.txt").exists()
 
 
-async def test_an_interrupt_takes_the_question_back(harness: Harness) -> None:
+async def test_an_interrupt_withdraws_the_approval(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send("[[bash:touch made.txt]]")
     await agent.wait_for_approvals()
@@ -130,3 +138,33 @@ async def test_an_interrupt_takes_the_question_back(harness: Harness) -> None:
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
     await agent.run_turn("go on")
     assert not (harness.directory / "made.txt").exists()
+
+
+@only_new
+async def test_a_plan_can_be_carried_out_in_a_new_session(harness: Harness) -> None:
+    agent = await harness.launch(harness.plan(mode=PermissionMode.PLAN))
+    before = agent.launch.native_id
+    turn_id = await agent.send("[[plan:# The plan to build]]")
+    (plan,) = await agent.wait_for_approvals()
+    answer = Answer(outcome=Outcome.APPROVED, option_id="proceed_new_session")
+    await agent.launch.answer(plan, check_answer(plan, answer))
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.END_TURN
+    assert agent.launch.native_id != before
+    assert [one.native_id for one in agent.outputs_of(Registered)][-1] == agent.launch.native_id
+    assert "The plan to build" in (await model_history(agent))[0][1]
+    again = await harness.relaunch(agent)
+    assert "The plan to build" in (await model_history(again))[0][1]
+
+
+async def test_an_mcp_tool_is_approved_and_used(harness: Harness) -> None:
+    agent = await harness.launch(msgspec.structs.replace(harness.plan(), mcp_servers=(ECHO,)))
+    await agent.wait_until(
+        lambda: any(
+            "echo connected" in one.text for one in agent.events_of(Notice) if one.code == "mcp_status"
+        )
+    )
+    turn_id = await agent.send('[[tool:echo___shout:{"text":"hooray"}]]')
+    (approval,) = await agent.wait_for_approvals()
+    await agent.answer(approval, Outcome.APPROVED)
+    await agent.wait_for_end(turn_id)
+    assert "HOORAY" in agent.text()

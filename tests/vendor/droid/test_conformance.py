@@ -1,4 +1,4 @@
-"""The real Droid passes the contracts that every adapter must pass."""
+"""The adapter passes the conformance suite with the real Droid."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DroidContracts(AdapterConformance):
 
     @pytest.fixture(autouse=True)
     def _machine(self, droid: Pin) -> None:
-        """The contracts take no fixtures of ours."""
+        """Contracts take no fixtures of ours."""
         self._version = droid.version
 
     def adapter(self) -> DroidAdapter:
@@ -38,4 +38,4 @@ class TestDroid(DroidContracts):
 
 @only_old
 class TestOldDroid(DroidContracts):
-    """It says that it has rewound a conversation and cuts nothing, so it is not asked to."""
+    """It has no working rewind, so the contracts of rewind and fork are skipped."""

@@ -1,4 +1,4 @@
-"""What the real Droid does when its model fails, and that the next turn works."""
+"""The real Droid when its model fails, and the turn after that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from farsteer.agents.base import DeltaEmitted
 from farsteer.agents.conformance.harness import Harness, RecordedLaunch
+from farsteer.core.errors import NotCapable
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from tests.support.model import ScriptedModel
 from tests.vendor.droid.conftest import only_new, only_old
@@ -14,7 +15,7 @@ from tests.vendor.pins import DROID, Pin
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 
 
-async def works(agent: RecordedLaunch) -> None:
+async def check_next_turn(agent: RecordedLaunch) -> None:
     await agent.run_turn("and now?")
     assert agent.events_of(AgentMessage)[-1].text == "echo: and now?"
 
@@ -29,15 +30,15 @@ async def test_a_refused_request_fails_the_turn_with_its_reason(harness: Harness
     ended = await agent.run_turn(f"[[error:{status}]]")
     assert ended.reason is TurnEndReason.FAILED
     assert f"scripted {status}" in (ended.error or "")
-    await works(agent)
+    await check_next_turn(agent)
 
 
-async def test_an_overloaded_model_is_asked_again(harness: Harness, droid: Pin, model: ScriptedModel) -> None:
+async def test_an_overloaded_model_is_retried(harness: Harness, droid: Pin, model: ScriptedModel) -> None:
     agent = await harness.launch()
     ended = await agent.run_turn("[[error:500:1]][[say:recovered]]")
     assert ended.reason is TurnEndReason.END_TURN
     assert [event.text for event in agent.events_of(AgentMessage)] == ["recovered"]
-    # The old version tells nobody that it tries again.
+    # The old version does not report retries.
     assert len(retries(agent)) == (1 if droid == DROID else 0)
 
 
@@ -49,11 +50,11 @@ async def test_a_model_that_stays_overloaded_can_be_interrupted(
     await model.log.wait(lambda seen: seen.outcome == "error 500")
     await agent.launch.interrupt()
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
-    await works(agent)
+    await check_next_turn(agent)
 
 
-async def broken_once(agent: RecordedLaunch, model: ScriptedModel) -> str:
-    """The text of a message whose stream breaks behind its first word, which was seen, and is begun again."""
+async def run_broken_stream(agent: RecordedLaunch, model: ScriptedModel) -> str:
+    """Break the stream of a message after its first word has arrived; return the text of the message."""
     turn_id = await agent.send("[[say:half ]][[meet:seen:2]][[drop:1]][[say:done]]")
     await agent.wait_until(lambda: bool(agent.outputs_of(DeltaEmitted)))
     model.meet("seen")
@@ -63,11 +64,11 @@ async def broken_once(agent: RecordedLaunch, model: ScriptedModel) -> str:
 
 
 @only_new
-async def test_a_broken_stream_is_begun_again_and_nothing_is_said_twice(
+async def test_a_broken_stream_is_repeated_and_nothing_is_doubled(
     harness: Harness, model: ScriptedModel
 ) -> None:
     agent = await harness.launch()
-    assert await broken_once(agent, model) == "half done"
+    assert await run_broken_stream(agent, model) == "half done"
     assert len(retries(agent)) == 1
 
 
@@ -75,8 +76,8 @@ async def test_a_broken_stream_is_begun_again_and_nothing_is_said_twice(
 async def test_the_old_version_keeps_both_halves_of_a_broken_stream(
     harness: Harness, model: ScriptedModel
 ) -> None:
-    """It says so itself, also to the model: there is nothing to repair."""
-    assert await broken_once(await harness.launch(), model) == "half half done"
+    """The doubled text is in its own history, too, so the adapter does not correct it."""
+    assert await run_broken_stream(await harness.launch(), model) == "half half done"
 
 
 @only_new
@@ -86,11 +87,20 @@ async def test_a_stream_that_always_breaks_fails_the_turn(harness: Harness, mode
     assert ended.reason is TurnEndReason.FAILED
     assert ended.error
     assert len(retries(agent)) > 1
-    await works(agent)
+    await check_next_turn(agent)
 
 
-async def test_a_stream_that_ends_too_early_is_taken_as_it_is(harness: Harness) -> None:
+async def test_a_stream_that_ends_too_early_is_taken_as_complete(harness: Harness) -> None:
     agent = await harness.launch()
     assert (await agent.run_turn("[[say:half ]][[cut]]")).reason is TurnEndReason.END_TURN
     assert [event.text for event in agent.events_of(AgentMessage)] == ["half "]
-    await works(agent)
+    await check_next_turn(agent)
+
+
+@only_old
+async def test_an_unknown_method_is_a_capability_error_and_the_session_goes_on(harness: Harness) -> None:
+    agent = await harness.launch()
+    for method in ("list_models", "list_tools", "get_context_stats"):
+        with pytest.raises(NotCapable):
+            await agent.launch._rpc.call(method, {}, 30.0, optional=True)  # pyright: ignore[reportAttributeAccessIssue]
+    assert (await agent.run_turn("still there?")).reason is TurnEndReason.END_TURN

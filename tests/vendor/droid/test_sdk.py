@@ -1,4 +1,4 @@
-"""Factory's own Python SDK takes `farsteer exec` for its CLI, and drives an agent that is none of Factory's."""
+"""Factory's Python SDK drives the demo agent through `farsteer exec` in place of its own CLI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def python() -> Path:
 
 
 @pytest.mark.parametrize("version", ["0.57", "0.215"])
-async def test_it_talks_asks_resumes_forks_and_rewinds(
+async def test_the_sdk_can_send_answer_resume_fork_and_rewind(
     python: Path, home: Path, tmp_path: Path, version: str
 ) -> None:
     program, desk = tmp_path / "droid", tmp_path / "desk"
@@ -43,9 +43,9 @@ async def test_it_talks_asks_resumes_forks_and_rewinds(
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=dict(os.environ),
         start_new_session=True,
     )  # fmt: skip
-    told, complaint = await running.communicate()
-    assert running.returncode == 0, complaint.decode()
-    found = json.loads(told)
+    output, errors = await running.communicate()
+    assert running.returncode == 0, errors.decode()
+    found = json.loads(output)
     said = ["say hello from the SDK", "write made.txt content", "ask"]
     assert (found["plain"], found["write"]) == ("hello from the SDK", "made.txt is done.")
     assert found["permissions"] == ["create"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from typing import Any
 
 import msgspec
@@ -36,20 +37,20 @@ DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 async def info(agent: RecordedLaunch) -> dict[str, Any]:
-    """What the model says it was asked with."""
+    """Return the model, effort and other properties of the request to the model."""
     await agent.run_turn("[[info]]")
     return json.loads(agent.events_of(AgentMessage)[-1].text)
 
 
-async def test_thoughts_and_words_are_streamed_and_then_said(harness: Harness) -> None:
+async def test_thoughts_and_text_are_streamed_and_then_emitted_whole(harness: Harness) -> None:
     agent = await harness.launch()
     ended = await agent.run_turn("[[think:Let me see.]][[say:Hello brave new world]]")
     assert ended.reason is TurnEndReason.END_TURN
     assert [event.text for event in agent.events_of(AgentThought)] == ["Let me see."]
     (message,) = agent.events_of(AgentMessage)
     assert (message.text, message.partial) == ("Hello brave new world", False)
-    fragments = [fragment.delta for fragment in agent.outputs_of(DeltaEmitted)]
-    assert {delta.kind for delta in fragments} == {DeltaKind.THOUGHT, DeltaKind.MESSAGE}
+    deltas = [output.delta for output in agent.outputs_of(DeltaEmitted)]
+    assert {delta.kind for delta in deltas} == {DeltaKind.THOUGHT, DeltaKind.MESSAGE}
 
 
 async def test_the_session_gets_a_title_and_every_token_is_counted(
@@ -65,7 +66,7 @@ async def test_the_session_gets_a_title_and_every_token_is_counted(
         usage = agent.events_of(UsageUpdate)
         return sum(one.input_tokens for one in usage), sum(one.output_tokens for one in usage)
 
-    # What making the title cost is counted by the new version only.
+    # Only the new version counts the tokens of the title.
     counts = ("answered", "side") if droid == DROID else ("answered",)
     asked = len([seen for seen in model.log.seen if seen.outcome in counts])
     await agent.wait_until(lambda: counted() == (100 * asked, 10 * asked))
@@ -91,9 +92,9 @@ async def test_two_tools_of_one_answer_both_run(harness: Harness) -> None:
     assert len({call.tool_call_id for call in agent.events_of(ToolCall)}) == 2
 
 
-async def test_two_sessions_work_at_once_and_apart(harness: Harness) -> None:
+async def test_two_sessions_work_at_the_same_time_and_independently(harness: Harness) -> None:
     one, two = await asyncio.gather(harness.launch(), harness.launch())
-    # The model answers neither before both have asked.
+    # The model answers only after both have asked.
     await asyncio.gather(
         one.run_turn("[[meet:here:2]][[say:first]]"), two.run_turn("[[meet:here:2]][[say:second]]")
     )
@@ -148,3 +149,13 @@ async def test_a_message_of_a_megabyte_comes_back_whole(harness: Harness) -> Non
     text = " ".join(map(str, range(150_000)))
     await agent.run_turn(text)
     assert agent.events_of(AgentMessage)[-1].text == f"echo: {text}"
+
+
+async def test_a_text_file_reaches_the_model(harness: Harness, model: ScriptedModel) -> None:
+    agent = await harness.launch()
+    turn_id = new_id()
+    file = Attachment(name="notes.txt", mime_type="text/plain", data=b64encode(b"dolphins are fine").decode())
+    await agent.launch.send(Prompt(turn_id=turn_id, text="[[say:read it]]", attachments=(file,)))
+    agent.turn_ids.append(turn_id)
+    await agent.wait_for_end(turn_id)
+    assert "dolphins are fine" in json.dumps(model.log.turns[-1].body)

@@ -1,4 +1,4 @@
-"""The real Droid behind `farsteer up`, steered over REST: a conversation that outlives the agent, and us."""
+"""The real Droid behind `farsteer up`, used over REST, with restarts of the agent and of Farsteer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.vendor, pytest.mark.timeout(240)]
 
 
 class Up:
-    """`farsteer up` as its user runs it: a process that is ended, or killed, and started again on the same home."""
+    """`farsteer up` as a process that is stopped or killed and started again on the same home."""
 
     def __init__(self, desk: Path, log: Path) -> None:
         self.desk = desk
@@ -36,7 +36,7 @@ class Up:
 
     @asynccontextmanager
     async def started(self) -> AsyncIterator[Account]:
-        """A client that is signed in while it runs; at the end it is told to leave, and does."""
+        """Run it and yield a signed-in client; at the end it is terminated."""
         self.process = self._spawn()
         assert self.process.stdout is not None
         try:
@@ -64,7 +64,7 @@ class Up:
             )  # fmt: skip
 
     def agents(self) -> list[psutil.Process]:
-        """The Droids that run somewhere below us."""
+        """Return the running Droid processes."""
         found: list[psutil.Process] = []
         for process in psutil.process_iter(["name", "cwd"]):
             if process.info["name"] == "droid" and process.info["cwd"] == str(self.desk):
@@ -80,7 +80,7 @@ def up(droid: Pin, tmp_path: Path) -> Up:
 
 
 async def until(account: Account, session: str, reached: Callable[[Any], bool]) -> Any:
-    """The session, once this holds."""
+    """Wait until `reached` holds for the session, and return it."""
     found: dict[str, Any] = {}
 
     async def look() -> bool:
@@ -112,7 +112,7 @@ async def create(account: Account, up: Up) -> str:
     return (await account.post_json("/api/sessions", body))["sessionId"]
 
 
-async def test_a_conversation_with_approvals_outlives_agent_and_hub(up: Up) -> None:
+async def test_a_conversation_with_approvals_survives_a_restart_of_agent_and_hub(up: Up) -> None:
     async with up.started() as account:
         session = await create(account, up)
 
@@ -182,7 +182,7 @@ async def test_a_rewind_a_fork_and_an_adopted_conversation(up: Up) -> None:
         listed = (await account.get_json(f"{where}/conversations?agent=droid"))["conversations"]
         ours = {one["nativeId"]: one["sessionId"] for one in listed}
         assert ours[source] == session
-        # The one that was rewound is still there under its old name, and nobody's.
+        # The rewound conversation is still stored under its old id and belongs to no session.
         left = [one["nativeId"] for one in listed if one["sessionId"] is None]
         adopted = (await account.post_json(f"{where}/import", {"agent": "droid", "nativeId": left[0]}))[
             "sessionId"
@@ -202,13 +202,13 @@ async def seq_of(account: Account, session: str, word: str) -> int:
 
 
 async def remembered(account: Account, session: str) -> list[str]:
-    """What the model is shown of the conversation, before the question about it."""
+    """Return the texts that the model was shown before this question."""
     await account.say(session, "[[history]]")
     await idle(account, session)
     return [head for _, head in json.loads((await texts(account, session))[-1])["history"]][:-1]
 
 
-async def test_kill_9_of_the_hub_and_runner_in_mid_turn(up: Up) -> None:
+async def test_kill_9_of_hub_and_runner_during_a_turn(up: Up) -> None:
     async with up.started() as account:
         session = await create(account, up)
         await account.say(session, "[[say:remember the dolphin]]")

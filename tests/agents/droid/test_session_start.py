@@ -1,4 +1,4 @@
-"""The client's MCP servers, in Droid's words, whenever a conversation is opened."""
+"""MCP servers that a client configures are passed to Droid when a session is opened."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from farsteer.agents.base import LaunchPlan
 from farsteer.agents.droid.adapter import DroidAdapter
-from farsteer.agents.droid.opening import Opening
-from farsteer.agents.droid.settings import Dial
+from farsteer.agents.droid.session_start import SessionStarter
+from farsteer.agents.droid.settings import SettingsTracker
 from farsteer.core.capabilities import Capabilities
 from farsteer.core.errors import NotCapable
 from farsteer.core.launch import LaunchDecision, LaunchMode
@@ -21,7 +21,7 @@ SERVERS = (
     McpServer(name="files", command="/bin/server", args=("-x",), env={"KEY": "value"}),
     McpServer(name="web", type=McpTransport.HTTP, url="https://mcp.example", headers={"A": "b"}),
 )
-IN_DROIDS_WORDS = [
+DROID_PARAMS = [
     {"name": "files", "command": "/bin/server", "args": ["-x"], "env": {"KEY": "value"}},
     {"type": "http", "name": "web", "url": "https://mcp.example", "headers": [{"name": "A", "value": "b"}]},
 ]
@@ -29,10 +29,10 @@ IN_DROIDS_WORDS = [
 
 class FakeRpc:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
 
     async def call(self, method: str, params: dict[str, Any], timeout: float, **more: Any) -> msgspec.Raw:
-        self.asked.append((method, params))
+        self.calls.append((method, params))
         settings = {"autonomyLevel": "off", "interactionMode": "auto"}
         return msgspec.Raw(msgspec.json.encode({"sessionId": "s", "settings": settings}))
 
@@ -47,15 +47,14 @@ def plan(start: LaunchMode, **more: Any) -> LaunchPlan:
 @pytest.mark.parametrize(
     ("start", "method"), [(LaunchMode.CREATE, "initialize_session"), (LaunchMode.RESUME, "load_session")]
 )
-async def test_they_are_given_when_a_conversation_is_opened(start: LaunchMode, method: str) -> None:
+async def test_mcp_servers_are_passed_when_a_session_is_opened(start: LaunchMode, method: str) -> None:
     rpc = FakeRpc()
-    opening = Opening(rpc, Dial(PermissionMode.DEFAULT), "/", 5.0)  # pyright: ignore[reportArgumentType]
-    await opening.perform(plan(start))
-    (params,) = [params for asked, params in rpc.asked if asked == method]
-    assert params["mcpServers"] == IN_DROIDS_WORDS
+    await SessionStarter(rpc, SettingsTracker(PermissionMode.DEFAULT), plan(start)).start()  # pyright: ignore[reportArgumentType]
+    (params,) = [params for called, params in rpc.calls if called == method]
+    assert params["mcpServers"] == DROID_PARAMS
 
 
-def test_an_agent_that_cannot_take_them_refuses_the_plan() -> None:
+def test_a_plan_that_needs_a_missing_capability_is_refused() -> None:
     without_servers = DroidAdapter()
     without_servers.capabilities = Capabilities(resume=True)
     with pytest.raises(NotCapable, match="MCP"):

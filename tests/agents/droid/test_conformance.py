@@ -1,4 +1,4 @@
-"""The adapter keeps its contracts with a Droid of any version, and with one that stutters."""
+"""The adapter passes the conformance suite with each simulated version, and with one that repeats itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Simulated(ConformanceSuite):
 
     @pytest.fixture(autouse=True)
     def _machine(self, home: Path, tmp_path: Path) -> None:
-        """The contracts take no fixtures of ours."""
+        """Contracts take no fixtures of ours."""
         self._executable = install(tmp_path, self.profile, *self.options)
 
     def adapter(self) -> DroidAdapter:
@@ -51,7 +51,7 @@ class TestDroid0215(Simulated, AdapterConformance):
     turn_count = 100
 
 
-class TestStutteringDroid(Simulated, TurnContracts, ApprovalContracts):
+class TestRepeatingDroid(Simulated, TurnContracts, ApprovalContracts):
     profile = "0.215"
     options = (
         "--misbehave", "duplicates", "--misbehave", "double-response", "--misbehave", "premature-idle",
