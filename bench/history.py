@@ -96,9 +96,7 @@ async def _inside(home: Path, session: str, messages: int) -> Timing:
         times: list[float] = []
         for before in _places(messages):
             begin = time.perf_counter()
-            answer = await hub.sessions.messages(
-                caller, session, limit=PAGE, before_seq=before, after_seq=None
-            )
+            answer = await hub.messages.list(caller, session, limit=PAGE, before_seq=before, after_seq=None)
             times.append((time.perf_counter() - begin) * 1000)
             _check(answer)
         return timing(times)

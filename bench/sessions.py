@@ -176,7 +176,7 @@ async def _opened(home: Path, session: str) -> Timing:
         for _ in range(OPENS):
             begin = time.perf_counter()
             await hub.sessions.get(caller, session)
-            await hub.sessions.messages(caller, session, limit=PAGE)
+            await hub.messages.list(caller, session, limit=PAGE)
             times.append((time.perf_counter() - begin) * 1000)
         return timing(times)
     finally:

@@ -204,7 +204,7 @@ class World:
     def command(self, command: commands.Command) -> None:
         async def call(hub: Hub) -> None:
             row = await hub.store.get_session("default", self.session)
-            await hub.machines.call("default", row.machine_id, self.session, command)
+            await hub.links.call("default", row.machine_id, self.session, command)
 
         self.ask(call)
 
@@ -214,17 +214,17 @@ class World:
 
         async def call(hub: Hub) -> None:
             request = SendMessage(text=text, local_id=name, delivery=delivery)
-            accepted = await hub.sessions.send(CALLER, self.session, request)
+            accepted = await hub.messages.send(CALLER, self.session, request)
             known = self.names.setdefault(name, accepted.id)
             assert known == accepted.id, f"{name} was accepted twice"
 
         self.ask(call)
 
     def cancel(self, item: str) -> None:
-        self.ask(lambda hub: hub.sessions.cancel(CALLER, self.session, item))
+        self.ask(lambda hub: hub.messages.cancel(CALLER, self.session, item))
 
     def send_now(self, item: str) -> None:
-        self.ask(lambda hub: hub.sessions.send_now(CALLER, self.session, item))
+        self.ask(lambda hub: hub.messages.send_now(CALLER, self.session, item))
 
     def respond(self, approval: str, answer: Answer) -> None:
         self.ask(lambda hub: hub.approvals.answer(CALLER, self.session, approval, answer))

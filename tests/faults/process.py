@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 HUB_STEPS = (
-    "farsteer.hub.services.sessions:Sessions.send",
+    "farsteer.hub.services.messages:Messages.send",
     "farsteer.hub.store.sqlite.store:SqliteStore.accept_item",
     "farsteer.hub.store.sqlite.store:SqliteStore.claim_items",
     "farsteer.hub.store.sqlite.store:SqliteStore.append_entries",
-    "farsteer.hub.services.machines:Machines.call",
-    "farsteer.hub.link.connection:RunnerLink._send",
-    "farsteer.hub.link.connection:RunnerLink._settle",
+    "farsteer.hub.link.machine_links:MachineLinks.call",
+    "farsteer.hub.link.connection:RunnerConnection._send",
+    "farsteer.hub.link.connection:RunnerConnection._finish_batch",
     "farsteer.storage.writer:Writer._commit",
 )
 RUNNER_STEPS = (

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from farsteer.core.api import CreateSession, SessionCreated
-from farsteer.hub import Hub
+from farsteer.hub import CreationResult, Hub
+from farsteer.hub.services.creation import CreationFailed
 from tests.hub.scripted import ScriptedRunner, caller
 
 OWNER_TOKEN = "the-owners-token"
@@ -31,6 +32,15 @@ async def session_id(hub: Hub, runner: ScriptedRunner) -> str:
 
 async def create(hub: Hub, runner: ScriptedRunner, **fields: object) -> str:
     request = CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
-    creation = await hub.sessions.create(caller(runner.namespace), request)
-    assert isinstance(creation.body, SessionCreated), creation.body
-    return creation.body.session_id
+    return created(await hub.sessions.create(caller(runner.namespace), request)).session_id
+
+
+def created(result: CreationResult) -> SessionCreated:
+    assert isinstance(result, SessionCreated), result
+    return result
+
+
+def failed(result: CreationResult, status: int) -> CreationFailed:
+    assert isinstance(result, CreationFailed), result
+    assert result.error.status == status
+    return result

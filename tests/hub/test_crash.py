@@ -83,7 +83,7 @@ async def test_everything_acknowledged_survives_kill_9(home: Path) -> None:
     seqs: list[int] = []
     while True:
         page = json.loads(
-            await hub.sessions.messages(me, session_id, limit=200, after_seq=seqs[-1] if seqs else 0)
+            await hub.messages.list(me, session_id, limit=200, after_seq=seqs[-1] if seqs else 0)
         )
         seqs += [message["seq"] for message in page["messages"]]
         if not page["page"]["hasMore"]:

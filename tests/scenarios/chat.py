@@ -67,7 +67,7 @@ class Chat:
     async def send(self, text: str, **fields: Any) -> str:
         """Send a message and return the id of its queue item."""
         request = SendMessage(text=text, **fields)
-        return (await self.world.hub.sessions.send(self.world.caller, self.id, request)).id
+        return (await self.world.hub.messages.send(self.world.caller, self.id, request)).id
 
     async def say(self, text: str, **fields: Any) -> Turn:
         """Send a message and wait for the end of its turn."""
@@ -94,7 +94,7 @@ class Chat:
     async def command(self, command: commands.Command) -> Any:
         """Send a command over the link directly."""
         world = self.world
-        return await world.hub.machines.call(world.caller.namespace, world.machine_id, self.id, command)
+        return await world.hub.links.call(world.caller.namespace, world.machine_id, self.id, command)
 
     async def abort(self) -> None:
         await self.world.hub.sessions.abort(self.world.caller, self.id)
@@ -110,7 +110,7 @@ class Chat:
         await self.command(commands.Prewarm())
 
     async def cancel(self, item: str) -> None:
-        await self.world.hub.sessions.cancel(self.world.caller, self.id, item)
+        await self.world.hub.messages.cancel(self.world.caller, self.id, item)
 
     async def delete(self) -> None:
         await self.world.hub.sessions.delete(self.world.caller, self.id)
@@ -133,13 +133,11 @@ class Chat:
 
     async def log(self) -> list[Entry]:
         """Return the visible log, oldest first."""
-        sessions, caller = self.world.hub.sessions, self.world.caller
+        messages, caller = self.world.hub.messages, self.world.caller
         entries: list[Entry] = []
         while True:
             last = entries[-1].seq if entries else 0
-            page = decode(
-                await sessions.messages(caller, self.id, limit=200, after_seq=last), MessagesResponse
-            )
+            page = decode(await messages.list(caller, self.id, limit=200, after_seq=last), MessagesResponse)
             entries += page.messages
             if not page.page.has_more:
                 return entries

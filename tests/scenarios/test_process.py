@@ -12,11 +12,12 @@ import pytest
 
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.api import SendMessage, SessionNotCreated
+from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
+from farsteer.hub.services.creation import CreationFailed
 from tests.hub.scripted import caller
 from tests.scenarios.chat import Chat, lives
 from tests.scenarios.world import World
@@ -173,7 +174,7 @@ async def test_29_every_cleared_queue_is_announced(chat: Chat, cleared_by: str) 
 async def test_30_fifo_under_simultaneous_senders(world: World, chat: Chat) -> None:
     def sender(label: str, text: str) -> asyncio.Task[str]:
         async def send() -> str:
-            sent = await world.hub.sessions.send(caller(label=label), chat.id, SendMessage(text=text))
+            sent = await world.hub.messages.send(caller(label=label), chat.id, SendMessage(text=text))
             return sent.id
 
         return asyncio.create_task(send())
@@ -315,8 +316,8 @@ async def test_36_startup_timeout_of_the_first_process(world: World) -> None:
     """Nobody has the session yet: it is refused, and nothing is left of it."""
     world.demo.behave.append("hang-at-start")
     refused = await world.try_create()
-    assert isinstance(refused, SessionNotCreated)
-    assert "not ready within" in refused.message
+    assert isinstance(refused, CreationFailed)
+    assert "not ready within" in refused.error.message
     assert (await world.hub.sessions.list(world.caller)).sessions == []
     assert world.runner._actors == {}
     assert (await (await world.create()).say("say hello")).answer == "hello"

@@ -25,7 +25,7 @@ from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage
 from farsteer.hub import Hub
-from farsteer.hub.auth.secrets import owner_token
+from farsteer.hub.auth.secrets import load_owner_token
 from farsteer.runner.machine import load_settings
 from farsteer.runner.runner import Runner
 from farsteer.storage.home import HomeLock
@@ -102,15 +102,15 @@ async def check_usable(home: Path, session: str) -> None:
     try:
         view = await hub.sessions.get(caller(), session)
         assert view.title in ("remember the dolphin", "new")
-        page = json.loads(await hub.sessions.messages(caller(), session, limit=200))
+        page = json.loads(await hub.messages.list(caller(), session, limit=200))
         assert read.whole(page["messages"])
         assert view.seq == len(page["messages"])
-        sent = await hub.sessions.send(caller(), session, SendMessage(text="hello"))
+        sent = await hub.messages.send(caller(), session, SendMessage(text="hello"))
     finally:
         await hub.close()
     hub = await Hub.open(home, OWNER)
     try:
-        assert [item.id for item in (await hub.sessions.queue(caller(), session)).items] == [sent.id]
+        assert [item.id for item in (await hub.messages.queue(caller(), session)).items] == [sent.id]
     finally:
         await hub.close()
 
@@ -349,7 +349,7 @@ def test_83_bom_index_loads(home: Path) -> None:
     (home / "runner.toml").write_bytes(b"\xef\xbb\xbfname = 'box'\r\n")
     assert load_settings(home).name == "box"
     (home / "token").write_bytes(b"\xef\xbb\xbfthe-token\r\n")
-    assert owner_token(home) == find_token() == "the-token"
+    assert load_owner_token(home) == find_token() == "the-token"
 
 
 async def test_84_delete_the_current_session_while_its_owner_holds_it_in_memory(home: Path) -> None:

@@ -14,10 +14,10 @@ from farsteer.agents import registry
 from farsteer.agents.base import Adapter
 from farsteer.cli.daemon.in_process import MemoryLink
 from farsteer.cli.daemon.process import cancel_tasks
-from farsteer.core.api import CreateSession, SessionCreated, SessionNotCreated
+from farsteer.core.api import CreateSession, SessionCreated
 from farsteer.core.events import Delta, decode_entry
 from farsteer.core.session import SessionState
-from farsteer.hub import Hub
+from farsteer.hub import CreationResult, Hub
 from farsteer.hub.feed import MESSAGE, SyncEvent
 from farsteer.runner.journal import Journal
 from farsteer.runner.machine import machine_id
@@ -165,9 +165,9 @@ class World:
         assert isinstance(created, SessionCreated), created
         return self.open(created.session_id, agent)
 
-    async def try_create(self, agent: str = "demo", **fields: Any) -> SessionCreated | SessionNotCreated:
+    async def try_create(self, agent: str = "demo", **fields: Any) -> CreationResult:
         asked = {"machine_id": self.machine_id, "directory": str(self.directory), "agent": agent, **fields}
-        return (await self.hub.sessions.create(self.caller, CreateSession(**asked))).body
+        return await self.hub.sessions.create(self.caller, CreateSession(**asked))
 
     def open(self, session: str, agent: str = "demo") -> Chat:
         """Open an existing session."""

@@ -15,7 +15,7 @@ from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.events import Entry, decode_entries
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.hub import Caller, Hub
+from farsteer.hub import Caller, CreationResult, Hub
 from farsteer.hub.feed import SyncEvent
 
 _PAGE_SIZE = 200
@@ -42,19 +42,14 @@ class InProcessClient:
         return (await self._hub.machines.list(self._caller)).machines
 
     async def create_session(self, request: api.CreateSession) -> api.SessionCreated:
-        created = await self._hub.sessions.create(self._caller, request)
-        if isinstance(created.body, api.SessionNotCreated):
-            raise hub_error(created.status, created.body.message, logs=created.body.logs)
-        return created.body
+        return _created_session(await self._hub.sessions.create(self._caller, request))
 
     async def fork(
         self, session_id: str, *, seq: int | None = None, title: str | None = None
     ) -> ForkedSession:
         request = api.ForkSession(seq=seq, title=title)
-        forked = await self._hub.forks.fork(self._caller, session_id, request)
-        if isinstance(forked.body, api.SessionNotCreated):
-            raise hub_error(forked.status, forked.body.message, logs=forked.body.logs)
-        return ForkedSession(forked.body.session_id)
+        forked = _created_session(await self._hub.forks.fork(self._caller, session_id, request))
+        return ForkedSession(forked.session_id)
 
     async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
         request = api.RewindSession(seq=seq, restore_files=restore_files)
@@ -78,9 +73,7 @@ class InProcessClient:
 
     async def messages(self, session_id: str, *, after: int = 0) -> AsyncIterator[Entry]:
         while True:
-            body = await self._hub.sessions.messages(
-                self._caller, session_id, limit=_PAGE_SIZE, after_seq=after
-            )
+            body = await self._hub.messages.list(self._caller, session_id, limit=_PAGE_SIZE, after_seq=after)
             result = msgspec.json.decode(body, type=_MessagesPage)
             for entry in decode_entries([bytes(raw) for raw in result.messages]):
                 yield entry
@@ -103,7 +96,7 @@ class InProcessClient:
         local_id: str | None = None,
     ) -> api.MessageAccepted:
         message = api.SendMessage(text=text, local_id=local_id or new_id(), attachments=list(attachments))
-        return await self._hub.sessions.send(self._caller, session_id, message)
+        return await self._hub.messages.send(self._caller, session_id, message)
 
     async def answer(
         self, session_id: str, approval_id: str, decision: api.Approve | api.Deny | bool
@@ -141,7 +134,7 @@ class InProcessClient:
         await self._hub.sessions.configure(self._caller, session_id, model=model, effort=effort)
 
     async def cancel(self, session_id: str, item_id: str) -> None:
-        await self._hub.sessions.cancel(self._caller, session_id, item_id)
+        await self._hub.messages.cancel(self._caller, session_id, item_id)
 
     async def abort(self, session_id: str) -> None:
         await self._hub.sessions.abort(self._caller, session_id)
@@ -157,6 +150,13 @@ class InProcessClient:
             yield events
         finally:
             unsubscribe()
+
+
+def _created_session(result: CreationResult) -> api.SessionCreated:
+    """Return the created session, or raise the error of a failed creation."""
+    if isinstance(result, api.SessionCreated):
+        return result
+    raise hub_error(result.error.status, result.error.message, logs=result.logs)
 
 
 class _SessionEvents:

@@ -28,7 +28,7 @@ class LinkEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
         try:
-            runner = await self._hub.tokens.link_caller(
+            runner = self._hub.tokens.authenticate_runner(
                 bearer_token(request.headers), client_address(request)
             )
         except FarsteerError as error:

@@ -1,4 +1,4 @@
-"""The hub as one object: what faces hold."""
+"""The hub: opens its store and joins its services. Faces hold one `Hub`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ from pathlib import Path
 
 from farsteer.core.clock import Clock, now_ms
 from farsteer.hub.auth.tokens import Tokens
-from farsteer.hub.dispatch import Dispatch
 from farsteer.hub.feed import Feed
+from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.link.server import LinkServer
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.services.approvals import Approvals
-from farsteer.hub.services.creation import Creator
+from farsteer.hub.services.creation import SessionCreator
 from farsteer.hub.services.exports import Exports
 from farsteer.hub.services.forks import Forks
 from farsteer.hub.services.imports import Imports
 from farsteer.hub.services.machines import Machines
+from farsteer.hub.services.messages import MessageDelivery, Messages
 from farsteer.hub.services.presence import Presence
 from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
-from farsteer.hub.services.usage import UsageDesk
+from farsteer.hub.services.usage import UsageReports
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite.store import SqliteStore
-from farsteer.hub.tasks import Tasks
+from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import IDLE_TIMEOUT_SECONDS
 from farsteer.storage.home import HomeLock, prepare_home
 
@@ -30,31 +31,31 @@ DATABASE = "hub.db"
 
 
 class Hub:
-    """Everything a face needs. Use `Hub.open`; `home` is locked until `close`."""
+    """The services of one hub. Use `Hub.open`; the home directory is locked until `close`."""
 
     def __init__(
-        self, home: Path, lock: HomeLock, store: Store, feed: Feed, tasks: Tasks, metrics: Metrics,
-        tokens: Tokens, silence: float,
+        self, home: Path, lock: HomeLock, store: Store, feed: Feed, tasks: BackgroundTasks, metrics: Metrics,
+        tokens: Tokens, idle_timeout: float,
     ) -> None:  # fmt: skip
         self.home = home
         self.store = store
         self.feed = feed
         self.metrics = metrics
         self.tokens = tokens
-        self.machines = Machines(store, tasks, metrics)
-        dispatch = Dispatch(store, self.machines, tasks)
-        creator = Creator(store, self.machines, dispatch, tasks, metrics)
-        self.sessions = Sessions(store, self.machines, dispatch, creator, metrics)
-        self.rewinds = Rewinds(store, self.machines)
-        self.forks = Forks(store, creator)
+        self.links = MachineLinks(store, tasks, metrics)
+        delivery = MessageDelivery(store, self.links, tasks)
+        creator = SessionCreator(store, self.links, delivery, tasks, metrics)
+        self.machines = Machines(store)
+        self.sessions = Sessions(store, self.links, delivery, creator)
+        self.messages = Messages(store, self.machines, self.links, delivery, metrics)
+        self.rewinds = Rewinds(store, self.machines, self.links)
+        self.forks = Forks(store, self.machines, creator)
+        self.imports = Imports(store, self.links, creator)
         self.exports = Exports(store)
-        self.imports = Imports(store, self.machines, creator)
-        self.usage = UsageDesk(store)
-        self.approvals = Approvals(store, self.machines)
-        self.presence = Presence(store, feed, self.machines, tasks)
-        self.link = LinkServer(
-            store, feed, self.machines, metrics, tasks, tokens.on_revoke, dispatch.connected, silence
-        )
+        self.usage = UsageReports(store)
+        self.approvals = Approvals(store, self.links)
+        self.presence = Presence(store, feed, self.links, tasks)
+        self.link = LinkServer(store, feed, self.links, delivery, tokens, metrics, tasks, idle_timeout)
         self._tasks = tasks
         self._lock = lock
 
@@ -64,27 +65,35 @@ class Hub:
         home: Path,
         owner_token: str | None = None,
         *,
-        silence: float = IDLE_TIMEOUT_SECONDS,
+        idle_timeout: float = IDLE_TIMEOUT_SECONDS,
         clock: Clock = now_ms,
     ) -> Hub:
-        """`owner_token` None: from CLI_API_TOKEN, else from `$home/token`, which is made when missing."""
+        """Lock `home`, open the store in it and load the tokens.
+
+        Args:
+            home: The data directory, created if missing.
+            owner_token: The owner's access token. By default CLI_API_TOKEN, else the file `token` in `home`, which is
+                generated if missing.
+            idle_timeout: Seconds after which a link that sends nothing is closed.
+            clock: Returns the time in milliseconds.
+        """
         lock = HomeLock(prepare_home(home), "hub")
-        feed, tasks, metrics = Feed(), Tasks(), Metrics()
+        feed, tasks, metrics = Feed(), BackgroundTasks(), Metrics()
         try:
             store = await SqliteStore.open(home / DATABASE, feed, clock=clock)
         except BaseException:
             lock.release()
             raise
         try:
-            tokens = await Tokens.open(home, store, tasks, metrics, given=owner_token, clock=clock)
+            tokens = await Tokens.open(home, store, tasks, metrics, owner_token=owner_token, clock=clock)
         except BaseException:
             await store.close()
             lock.release()
             raise
-        return cls(home, lock, store, feed, tasks, metrics, tokens, silence)
+        return cls(home, lock, store, feed, tasks, metrics, tokens, idle_timeout)
 
     async def close(self) -> None:
-        """End the links, let what waited for them fail, close the store. Idempotent."""
+        """Close the links, which fails the calls that wait for them, then the store. Idempotent."""
         await self.link.close()
         self.tokens.close()
         self.presence.close()

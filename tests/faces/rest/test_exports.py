@@ -44,6 +44,16 @@ async def test_a_session_is_downloaded_in_both_forms(stack: Stack, owner: Accoun
     assert only_head.headers["content-disposition"] == response.headers["content-disposition"]
 
 
+async def test_a_title_that_is_not_ascii_is_offered_as_a_second_filename(
+    stack: Stack, owner: Account
+) -> None:
+    session_id = await stack.create(owner, title="das Übel")
+    response = await owner.head(f"/api/sessions/{session_id}/export", params={"format": "markdown"})
+    end = f"{session_id[:8]}.md"
+    expected = f"attachment; filename=\"session-{end}\"; filename*=UTF-8''das-%C3%9Cbel-{end}"
+    assert response.headers["content-disposition"] == expected
+
+
 async def test_what_is_not_ones_own_or_no_format_is_refused(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     path = f"/api/sessions/{session_id}/export"
@@ -63,7 +73,7 @@ async def long_session(hub: Hub, runner: ScriptedRunner) -> str:
 async def test_a_client_that_goes_away_stops_its_export(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 1)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 1)
     hub = hub_only.hub
     read, export = hub.store.read_page, hub.exports.export
     pages: list[int] = []
@@ -93,7 +103,7 @@ async def test_a_client_that_goes_away_stops_its_export(
 async def test_an_export_that_fails_on_the_way_does_not_look_whole(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 1)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 1)
     async with ScriptedRunner(hub_only.hub) as runner:
         session_id = await long_session(hub_only.hub, runner)
         owner = await hub_only.sign_in()

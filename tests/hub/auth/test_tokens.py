@@ -118,7 +118,7 @@ async def test_a_revoked_token_opens_nothing_and_what_it_opened_is_closed(hub: H
     owner = await sign_in(hub, OWNER_TOKEN)
     made = await hub.tokens.create(owner, NewToken(label="runner", scopes=["runner", "read"]))
     jwt = (await hub.tokens.exchange(AuthRequest(access_token=made.secret))).token
-    link = await hub.tokens.link_caller(made.secret)
+    link = hub.tokens.authenticate_runner(made.secret)
     revoked: list[str] = []
     stop = hub.tokens.on_revoke(revoked.append)
     runner = ScriptedRunner(hub, token_id=link.token_id)
@@ -138,12 +138,12 @@ async def test_a_revoked_token_opens_nothing_and_what_it_opened_is_closed(hub: H
 
 
 async def test_a_link_needs_the_scope_runner(hub: Hub) -> None:
-    assert await hub.tokens.link_namespace(f"{OWNER_TOKEN}:team") == "team"
+    assert hub.tokens.authenticate_runner(f"{OWNER_TOKEN}:team").namespace == "team"
     made = await hub.tokens.create(await sign_in(hub, OWNER_TOKEN), NewToken(label="x"))
     with pytest.raises(Forbidden):
-        await hub.tokens.link_namespace(made.secret)
+        hub.tokens.authenticate_runner(made.secret)
     with pytest.raises(Unauthorized):
-        await hub.tokens.link_namespace("wrong")
+        hub.tokens.authenticate_runner("wrong")
 
 
 async def test_a_jwt_lives_fifteen_minutes_and_no_longer_than_its_token(home: Path) -> None:

@@ -13,7 +13,7 @@ from farsteer.core.errors import ErrorCode, MachineOffline, NotFound, Unavailabl
 from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
-from farsteer.hub.services import machines as machines_module
+from farsteer.hub.link import machine_links
 from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
@@ -46,7 +46,7 @@ async def test_a_machine_is_active_while_its_link_lives(hub: Hub) -> None:
 
 
 async def test_a_silent_link_is_dead(home: Path) -> None:
-    hub = await Hub.open(home, OWNER_TOKEN, silence=0.05)
+    hub = await Hub.open(home, OWNER_TOKEN, idle_timeout=0.05)
     runner = ScriptedRunner(hub)
     await runner.connect()
     await runner.ended()
@@ -55,7 +55,7 @@ async def test_a_silent_link_is_dead(home: Path) -> None:
 
 
 async def test_pings_keep_a_link_alive(home: Path) -> None:
-    hub = await Hub.open(home, OWNER_TOKEN, silence=0.8)
+    hub = await Hub.open(home, OWNER_TOKEN, idle_timeout=0.8)
     async with ScriptedRunner(hub) as runner:
         loop = asyncio.get_running_loop()
         end = loop.time() + 1.2
@@ -67,7 +67,7 @@ async def test_pings_keep_a_link_alive(home: Path) -> None:
 
 
 async def test_a_runner_that_does_not_read_is_dead(home: Path) -> None:
-    hub = await Hub.open(home, OWNER_TOKEN, silence=0.2)
+    hub = await Hub.open(home, OWNER_TOKEN, idle_timeout=0.2)
     near, far = memory_pair(size=4)
     serving = asyncio.create_task(hub.link.serve(far, "default"))
     info = machine()
@@ -91,7 +91,7 @@ async def test_events_are_acknowledged_when_they_are_stored(
 ) -> None:
     await runner.say(session_id, *[ev.AgentMessage(message_id=str(n), text="x") for n in range(500)])
     assert runner.acked[session_id] == 500
-    page = json.loads(await hub.sessions.messages(ME, session_id, limit=1))
+    page = json.loads(await hub.messages.list(ME, session_id, limit=1))
     assert page["messages"][0]["seq"] == 500
     assert hub.metrics.events_stored == 500
 
@@ -102,7 +102,7 @@ async def test_frames_are_taken_while_earlier_ones_are_being_written(
     for n in range(300):
         await runner.say(session_id, ev.AgentMessage(message_id=str(n), text="x"), ack=False)
     await runner.until(lambda: runner.acked.get(session_id) == 300)
-    page = json.loads(await hub.sessions.messages(ME, session_id, limit=200))
+    page = json.loads(await hub.messages.list(ME, session_id, limit=200))
     assert [message["seq"] for message in page["messages"]] == list(range(101, 301))
 
 
@@ -195,7 +195,7 @@ async def test_a_runner_writes_only_its_own_sessions(
             assert other.acked == {}
         assert audience.of("message-received") == audience.of("message-delta") == []
         audience.stop()
-    assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
+    assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
 async def test_deltas_overtake_the_disk(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
@@ -234,7 +234,7 @@ async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_not
     garbage = EncodedEntry(1, "queue_update", msgspec.Raw(b'{"id":1}'))
     await runner.send(Events(session=session_id, entries=[garbage]))
     await runner.ended()
-    assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
+    assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
 async def test_what_would_cut_off_every_listener_is_not_passed_on(
@@ -243,13 +243,13 @@ async def test_what_would_cut_off_every_listener_is_not_passed_on(
     poison = EncodedEntry(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
     await runner.send(Events(session=session_id, entries=[poison]))
     await runner.ended()
-    assert json.loads(await hub.sessions.messages(ME, session_id))["messages"] == []
+    assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
 async def test_a_call_that_is_not_answered_ends_in_bounded_time(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machines_module, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(machine_links, "CALL_SECONDS", 0.05)
     runner.answers[Abort] = silent
     with pytest.raises(Unavailable) as error:
         await hub.sessions.abort(ME, session_id)

@@ -23,7 +23,7 @@ from farsteer.core.errors import (
 )
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub, Scope
-from farsteer.hub.services import machines as machines_module
+from farsteer.hub.link import machine_links
 from farsteer.link.messages import Call, Reply
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner, caller, refuse, silent
@@ -97,7 +97,7 @@ async def test_an_answer_that_did_not_arrive_leaves_the_approval_open(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
-    monkeypatch.setattr(machines_module, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(machine_links, "CALL_SECONDS", 0.05)
     runner.answers[AnswerApproval] = silent
     with pytest.raises(Unavailable):
         await hub.approvals.answer(ME, session_id, approval, YES)

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.core.api import CreateSession, SessionCreated, SessionNotCreated
+from farsteer.core.api import CreateSession
 from farsteer.core.commands import Create, Delete, Send
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, Forbidden, Unprocessable
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import ItemState
 from farsteer.hub import Hub, Scope
-from farsteer.hub.services import machines as machines_module
+from farsteer.hub.link import machine_links
 from farsteer.link.messages import Call, LogLine, Reply
-from tests.hub.conftest import OWNER_TOKEN, create
+from tests.hub.conftest import OWNER_TOKEN, create, created, failed
 from tests.hub.scripted import Audience, ScriptedRunner, caller, refuse, silent
 
 ME = caller()
@@ -26,11 +26,9 @@ def ask(runner: ScriptedRunner, **fields: object) -> CreateSession:
 
 async def test_success_tells_the_id_and_the_steps(hub: Hub, runner: ScriptedRunner) -> None:
     audience = Audience(hub)
-    creation = await hub.sessions.create(ME, ask(runner, title="Mine"))
-    assert creation.status == 200
-    assert isinstance(creation.body, SessionCreated)
-    assert [(line.step, line.status) for line in creation.body.logs] == [("machine", "ok"), ("launch", "ok")]
-    view = await hub.sessions.get(ME, creation.body.session_id)
+    success = created(await hub.sessions.create(ME, ask(runner, title="Mine")))
+    assert [(line.step, line.status) for line in success.logs] == [("machine", "ok"), ("launch", "ok")]
+    view = await hub.sessions.get(ME, success.session_id)
     assert (view.title, view.machine_id, view.status) == ("Mine", runner.info.id, ev.SessionStatus.IDLE)
     (added,) = audience.of("session-added")
     assert added["sessionId"] == view.id
@@ -57,18 +55,15 @@ async def test_what_was_asked_for_reaches_the_runner(hub: Hub, runner: ScriptedR
 
 
 async def test_an_unknown_and_an_offline_machine_are_told_apart(hub: Hub) -> None:
-    unknown = await hub.sessions.create(ME, CreateSession(machine_id=new_id(), directory="/work"))
-    assert unknown.status == 404
-    assert [line.code for line in unknown.body.logs] == ["machine_not_found"]
+    request = CreateSession(machine_id=new_id(), directory="/work")
+    unknown = failed(await hub.sessions.create(ME, request), 404)
+    assert [line.code for line in unknown.logs] == ["machine_not_found"]
     async with ScriptedRunner(hub) as runner:
         pass
-    offline = await hub.sessions.create(ME, ask(runner))
-    assert offline.status == 409
-    assert isinstance(offline.body, SessionNotCreated)
-    assert offline.body.message == "Machine is offline"
-    assert [line.code for line in offline.body.logs] == ["machine_offline"]
-    foreign = await hub.sessions.create(caller("other"), ask(runner))
-    assert foreign.status == 404
+    offline = failed(await hub.sessions.create(ME, ask(runner)), 409)
+    assert offline.error.message == "Machine is offline"
+    assert [line.code for line in offline.logs] == ["machine_offline"]
+    failed(await hub.sessions.create(caller("other"), ask(runner)), 404)
 
 
 async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
@@ -78,11 +73,9 @@ async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
     reason = Unprocessable("no such directory", code=ErrorCode.DIRECTORY_MISSING)
     lines = [LogLine(1, "directory", "no such directory", "error", "directory_missing")]
     runner.answers[Create] = refuse(reason, lines)
-    failed = await hub.sessions.create(ME, ask(runner))
-    assert failed.status == 422
-    assert isinstance(failed.body, SessionNotCreated)
-    assert failed.body.message == "no such directory"
-    assert [(line.step, line.code) for line in failed.body.logs] == [
+    failure = failed(await hub.sessions.create(ME, ask(runner)), 422)
+    assert failure.error.message == "no such directory"
+    assert [(line.step, line.code) for line in failure.logs] == [
         ("machine", None), ("directory", "directory_missing"),
     ]  # fmt: skip
     assert (await hub.sessions.list(ME)).sessions == []
@@ -94,16 +87,16 @@ async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
 async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_later(hub: Hub) -> None:
     runner = ScriptedRunner(hub)
     await runner.connect()
-    created = runner.answers[Create]
+    succeed = runner.answers[Create]
 
     def half(call: Call) -> None:
-        created(call)
+        succeed(call)
 
     runner.answers[Create] = half
     creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
     await runner.called(Create)
     await runner.disconnect()
-    assert (await creating).status == 409
+    failed(await creating, 409)
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
         assert again.welcome is not None
         assert again.welcome.deleted == list(runner.logs)
@@ -112,11 +105,10 @@ async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_la
 async def test_a_creation_that_takes_too_long_is_ended_on_the_machine_too(
     hub: Hub, runner: ScriptedRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machines_module, "CREATE_SECONDS", 0.05)
+    monkeypatch.setattr(machine_links, "CREATE_SECONDS", 0.05)
     runner.answers[Create] = silent
-    failed = await hub.sessions.create(ME, ask(runner))
-    assert failed.status == 503
-    assert failed.body.logs[-1].code == "timeout"
+    failure = failed(await hub.sessions.create(ME, ask(runner)), 503)
+    assert failure.logs[-1].code == "timeout"
     await runner.called(Delete)
 
 
@@ -125,7 +117,7 @@ async def test_the_prompt_is_the_first_message(hub: Hub, runner: ScriptedRunner)
     session_id = await create(hub, runner, prompt="do it")
     (sent,) = await runner.called(Send)
     assert sent.item.text == "do it"
-    (item,) = (await hub.sessions.queue(ME, session_id)).items
+    (item,) = (await hub.messages.queue(ME, session_id)).items
     assert (item.id, item.state) == (sent.item.id, ItemState.ACCEPTED)
 
 
@@ -141,9 +133,9 @@ async def test_nobody_sees_a_session_before_it_is_ready(hub: Hub, runner: Script
     await runner.say(call.session, ev.LaunchStart(generation=1, resumed=False))
     assert audience.heard == []
     await runner.send(reply)
-    assert (await creating).status == 200
+    created(await creating)
     assert [event.type for event in audience.heard] == ["session-added", "message-received"]
-    page = json.loads(await hub.sessions.messages(ME, call.session))
+    page = json.loads(await hub.messages.list(ME, call.session))
     assert [message["content"]["kind"] for message in page["messages"]] == ["launch_start"]
 
 
@@ -181,7 +173,7 @@ class TestIdempotencyKeys:
         await asyncio.wait([left])
         again = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
         await runner.send(runner._created(pending[0]))
-        assert (await again).status == 200
+        created(await again)
         assert len(runner.commands(Create)) == 1
 
     async def test_another_request_under_the_same_key_is_refused(
@@ -200,18 +192,17 @@ class TestIdempotencyKeys:
                 await first
 
     async def test_a_failure_can_be_tried_again(self, hub: Hub, runner: ScriptedRunner) -> None:
-        created = runner.answers[Create]
+        succeed = runner.answers[Create]
         runner.answers[Create] = refuse(AgentError("did not start"))
-        assert (await hub.sessions.create(ME, ask(runner), idempotency_key="k")).status == 422
-        runner.answers[Create] = created
-        assert (await hub.sessions.create(ME, ask(runner), idempotency_key="k")).status == 200
+        failed(await hub.sessions.create(ME, ask(runner), idempotency_key="k"), 422)
+        runner.answers[Create] = succeed
+        created(await hub.sessions.create(ME, ask(runner), idempotency_key="k"))
 
     async def test_keys_of_other_namespaces_are_other_keys(self, hub: Hub, runner: ScriptedRunner) -> None:
         mine = await hub.sessions.create(ME, ask(runner), idempotency_key="k")
         async with ScriptedRunner(hub, "other") as theirs:
             other = await hub.sessions.create(caller("other"), ask(theirs), idempotency_key="k")
-        assert other.status == 200
-        assert other.body != mine.body
+        assert created(other) != created(mine)
 
     @pytest.mark.parametrize("key", ["", "  ", "x" * 256])
     async def test_a_useless_key_is_refused(self, hub: Hub, runner: ScriptedRunner, key: str) -> None:
@@ -232,7 +223,7 @@ async def test_a_creation_the_hub_did_not_survive_is_forgotten(home: Path) -> No
     creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
     await runner.called(Create)
     await hub.close()
-    assert (await creating).status == 409
+    failed(await creating, 409)
     again = await Hub.open(home, OWNER_TOKEN)
     assert (await again.sessions.list(ME)).sessions == []
     await again.close()

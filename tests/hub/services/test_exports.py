@@ -17,7 +17,7 @@ from farsteer.core.modes import ToolKind
 from farsteer.core.queue import Attachment, QueueItem
 from farsteer.hub import Hub
 from farsteer.hub.services import exports
-from farsteer.hub.services.exports import MarkdownTranscript, closed, code, diff, fenced, folded
+from farsteer.hub.services.exports import MarkdownTranscript, close_fences, code_block, code_span, diff, fold
 from farsteer.link.messages import EncodedEntry, Events
 from tests.hub.scripted import ScriptedRunner, caller
 from tests.support.eventually import eventually
@@ -41,13 +41,13 @@ def says(count: int) -> list[ev.AgentMessage]:
 async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 3)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
     await runner.say(session_id, *says(10))
     await hub.store.clear_messages(ME.namespace, session_id, 8)
     head, *entries = await lines(hub, session_id)
     assert (head["format"], head["version"]) == ("farsteer-session", 1)
     assert head["session"]["id"] == session_id
-    page = json.loads(await hub.sessions.messages(ME, session_id))
+    page = json.loads(await hub.messages.list(ME, session_id))
     assert entries == page["messages"]
     assert len(entries) == 8
 
@@ -55,13 +55,13 @@ async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
 async def test_what_was_rewound_is_in_no_export(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 2)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 2)
     await runner.say(session_id, *says(6))
     files = ev.FilesRestored(status=ev.FileRestore.SKIPPED)
     await runner.say(session_id, ev.Rewound(first_seq=3, files=files))
     await runner.say(session_id, ev.AgentMessage(message_id="7", text="another way"))
     _, *entries = await lines(hub, session_id)
-    page = json.loads(await hub.sessions.messages(ME, session_id))
+    page = json.loads(await hub.messages.list(ME, session_id))
     assert entries == page["messages"]
     export = await hub.exports.export(ME, session_id, "markdown")
     text = await whole(export.chunks)
@@ -73,7 +73,7 @@ async def test_what_was_rewound_is_in_no_export(
 async def test_an_export_is_read_in_pages_and_ends_where_the_session_was(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 4)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 4)
     await runner.say(session_id, *says(10))
     export = await hub.exports.export(ME, session_id, "jsonl")
     chunks = [await anext(export.chunks)]
@@ -85,7 +85,7 @@ async def test_an_export_is_read_in_pages_and_ends_where_the_session_was(
 async def test_while_one_page_is_used_the_next_is_read_and_no_further(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 3)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
     await runner.say(session_id, *says(12))
     asked: list[int] = []
     page = hub.store.read_page
@@ -108,7 +108,7 @@ async def test_while_one_page_is_used_the_next_is_read_and_no_further(
 async def test_who_leaves_an_export_early_hears_of_no_later_failure(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 3)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
     await runner.say(session_id, *says(12))
     pages = hub.exports.pages(ME, session_id)
     await anext(pages)
@@ -119,7 +119,7 @@ async def test_who_leaves_an_export_early_hears_of_no_later_failure(
 async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exports, "_PAGE", 4)
+    monkeypatch.setattr(exports, "_PAGE_SIZE", 4)
     await runner.say(session_id, *says(10))
     for kind in ("jsonl", "markdown"):
         with pytest.raises(NotFound):
@@ -176,15 +176,15 @@ async def test_an_entry_is_one_line_however_a_runner_wrote_it(
 
 
 async def test_the_files_name_comes_from_the_title(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
-    async def name(title: str) -> str:
+    async def names(title: str) -> tuple[str, str]:
         await runner.say(session_id, ev.TitleUpdate(title=title, by_user=True))
-        return (await hub.exports.export(ME, session_id, "markdown")).disposition
+        export = await hub.exports.export(ME, session_id, "markdown")
+        return export.filename, export.ascii_filename
 
     end = f"{session_id[:8]}.md"
-    assert await name('the "login" bug; ../x\r\n') == f'attachment; filename="the-login-bug-x-{end}"'
-    assert await name("---") == f'attachment; filename="session-{end}"'
-    own = await name("das Übel")
-    assert own == f"attachment; filename=\"session-{end}\"; filename*=UTF-8''das-%C3%9Cbel-{end}"
+    assert await names('the "login" bug; ../x\r\n') == (f"the-login-bug-x-{end}", f"the-login-bug-x-{end}")
+    assert await names("---") == (f"session-{end}", f"session-{end}")
+    assert await names("das Übel") == (f"das-Übel-{end}", f"session-{end}")
 
 
 AT = 1_800_000_000_000
@@ -196,7 +196,7 @@ def written(*events: SessionEvent) -> str:
         Entry(id=str(n), seq=n, role=role_of(event), created_at=AT, content=event)
         for n, event in enumerate(events, 1)
     ]
-    return transcript.add(entries) + transcript.end()
+    return transcript.render(entries) + transcript.render_end()
 
 
 def tool(id: str = "1", status: ToolStatus = ToolStatus.PENDING, **more: object) -> ev.ToolCall:
@@ -273,25 +273,25 @@ def test_approvals_are_one_line_each() -> None:
 
 def test_a_fence_is_longer_than_any_in_its_content() -> None:
     inner = "a\n`````\nb"
-    found = fenced(inner)
+    found = code_block(inner)
     assert found.startswith("``````\n")
     assert found.endswith("\n``````")
-    assert code("a`b") == "``a`b``"
-    assert code("`") == "`` ` ``"
+    assert code_span("a`b") == "``a`b``"
+    assert code_span("`") == "`` ` ``"
 
 
 def test_a_thought_cannot_end_its_fold() -> None:
-    text = folded("Thought", "before </details> <DETAILS> after")
+    text = fold("Thought", "before </details> <DETAILS> after")
     assert text.count("</details>") == 1
     assert text.endswith("</details>")
     assert "&lt;/details>" in text
 
 
 def test_a_fence_that_was_cut_short_is_closed() -> None:
-    assert closed("```py\nx = 1") == "```py\nx = 1\n```"
-    assert closed("~~~~\n```\n~~~") == "~~~~\n```\n~~~\n~~~~"
+    assert close_fences("```py\nx = 1") == "```py\nx = 1\n```"
+    assert close_fences("~~~~\n```\n~~~") == "~~~~\n```\n~~~\n~~~~"
     for whole in ("```\na\n```", "plain", "``` inline ``` code", "````\n```\n````"):
-        assert closed(whole) == whole
+        assert close_fences(whole) == whole
 
 
 def test_a_line_of_ours_stays_one_line() -> None:
@@ -313,8 +313,8 @@ def test_tools_that_never_end_are_not_kept_for_ever() -> None:
     entries = [
         Entry(id=str(n), seq=n, role=ev.Role.AGENT, created_at=AT, content=tool(str(n))) for n in range(500)
     ]
-    text = transcript.add(entries)
+    text = transcript.render(entries)
     assert len(re.findall(r"\*\*Tool \d+\*\*", text)) == 400
     large = tool("large", content=(TextBlock(text="x" * 5_000_000),))
-    text = transcript.add([Entry(id="l", seq=1, role=ev.Role.AGENT, created_at=AT, content=large)])
+    text = transcript.render([Entry(id="l", seq=1, role=ev.Role.AGENT, created_at=AT, content=large)])
     assert "**Tool large**" in text

@@ -7,14 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from farsteer.core import events as ev
-from farsteer.core.api import ForkedFrom, ForkSession, SessionCreated, SessionNotCreated
+from farsteer.core.api import ForkedFrom, ForkSession
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.commands import Create, Delete
 from farsteer.core.errors import AgentError, Forbidden
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import Fork, SessionSpec, SessionType
 from farsteer.hub import Hub, Scope
-from tests.hub.conftest import create
+from farsteer.hub.services.creation import CreationFailed
+from tests.hub.conftest import create, created
 from tests.hub.scripted import Audience, ScriptedRunner, caller, machine, refuse
 
 ME = caller()
@@ -39,16 +40,14 @@ async def registered(hub: Hub, runner: ScriptedRunner, *events: ev.SessionEvent,
 
 
 async def fork(hub: Hub, session_id: str, **fields: Any) -> str:
-    creation = await hub.forks.fork(ME, session_id, ForkSession(**fields))
-    assert isinstance(creation.body, SessionCreated), creation.body
-    return creation.body.session_id
+    return created(await hub.forks.fork(ME, session_id, ForkSession(**fields))).session_id
 
 
 async def refused(hub: Hub, session_id: str, **fields: Any) -> tuple[int, str]:
-    creation = await hub.forks.fork(ME, session_id, ForkSession(**fields))
-    assert isinstance(creation.body, SessionNotCreated)
-    assert creation.body.logs[-1].status == "error"
-    return creation.status, creation.body.message
+    result = await hub.forks.fork(ME, session_id, ForkSession(**fields))
+    assert isinstance(result, CreationFailed)
+    assert result.logs[-1].status == "error"
+    return result.error.status, result.error.message
 
 
 def spec_of(runner: ScriptedRunner) -> SessionSpec:
@@ -109,7 +108,7 @@ async def test_what_cannot_be_forked_is_said_as_a_failed_creation(hub: Hub, runn
     fresh = await create(hub, runner)
     await runner.say(fresh, *turn("one"))
     assert await refused(hub, fresh) == (
-        409, "there is nothing to fork yet: the agent has no conversation to begin with",
+        409, "there is nothing to fork yet: the agent has no conversation",
     )  # fmt: skip
     source = await registered(hub, runner, *turn("one"))
     assert await refused(hub, source, seq=5) == (404, "there is no entry 5 in this conversation")
@@ -130,12 +129,12 @@ async def test_an_agent_that_cannot_fork_and_a_machine_that_is_away(hub: Hub) ->
 
 async def test_a_fork_that_its_runner_refuses_leaves_nothing(hub: Hub, runner: ScriptedRunner) -> None:
     source = await registered(hub, runner, *turn("one", "a"))
-    before = await hub.sessions.messages(ME, source)
+    before = await hub.messages.list(ME, source)
     runner.answers[Create] = refuse(AgentError("it does not start"))
     audience = Audience(hub)
     assert await refused(hub, source) == (422, "it does not start")
     assert audience.heard == []
     assert [session.id for session in (await hub.sessions.list(ME)).sessions] == [source]
-    assert await hub.sessions.messages(ME, source) == before
+    assert await hub.messages.list(ME, source) == before
     await runner.ping()
     assert runner.commands(Delete) == []

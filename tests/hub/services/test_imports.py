@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.core.api import ImportConversation, SessionCreated, SessionNotCreated
+from farsteer.core.api import ImportConversation
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.commands import Create, ListConversations
 from farsteer.core.errors import AgentError, Conflict, Forbidden, MachineOffline, NotCapable, NotFound
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import Call, Events, Reply
+from tests.hub.conftest import created, failed
 from tests.hub.scripted import Audience, ScriptedRunner, caller, machine, refuse
 
 ME = caller()
@@ -30,9 +31,8 @@ def conversation(native_id: str, updated_at: int, **fields: Any) -> dict[str, An
 
 async def adopt(hub: Hub, runner: ScriptedRunner, native_id: str, key: str | None = None, **more: Any) -> str:
     request = ImportConversation(agent="demo", native_id=native_id, **more)
-    creation = await hub.imports.adopt(ME, runner.info.id, request, idempotency_key=key)
-    assert isinstance(creation.body, SessionCreated), creation.body
-    return creation.body.session_id
+    result = await hub.imports.import_conversation(ME, runner.info.id, request, idempotency_key=key)
+    return created(result).session_id
 
 
 async def listed(hub: Hub, machine_id: str, agent: str | None = None, limit: int = 100) -> list[str]:
@@ -118,10 +118,8 @@ async def test_a_conversation_that_is_a_session_already_is_named(hub: Hub, runne
     other = new_id()
     runner.answers[Create] = refuse(Conflict("this conversation is a session already", session=other))
     request = ImportConversation(agent="demo", native_id="chat-1")
-    creation = await hub.imports.adopt(ME, runner.info.id, request)
-    assert creation.status == 409
-    assert isinstance(creation.body, SessionNotCreated)
-    assert creation.body.details == {"session": other}
+    failure = failed(await hub.imports.import_conversation(ME, runner.info.id, request), 409)
+    assert failure.error.details == {"session": other}
     assert (await hub.sessions.list(ME)).sessions == []
 
 
@@ -147,7 +145,7 @@ async def test_an_adopted_history_is_there_when_the_session_is(hub: Hub, runner:
 
     runner.answers[Create] = adopted
     request = ImportConversation(agent="demo", native_id="chat-1")
-    creating = asyncio.create_task(hub.imports.adopt(ME, runner.info.id, request))
+    creating = asyncio.create_task(hub.imports.import_conversation(ME, runner.info.id, request))
     await runner.called(Create)
     (session_id,) = runner.logs
     log = runner.logs[session_id]
@@ -155,14 +153,13 @@ async def test_an_adopted_history_is_there_when_the_session_is(hub: Hub, runner:
     assert not creating.done(), "the answer waits for the history to be stored"
     for first in range(0, 500, 100):
         await runner.send(Events(session=session_id, entries=log.items[first : first + 100], state=None))
-    creation = await creating
-    assert creation.status == 200
+    created(await creating)
     view = await hub.sessions.get(ME, session_id)
     assert (view.seq, view.last_message) == (500, "text 499")
-    page = json.loads(await hub.sessions.messages(ME, session_id, after_seq=0, limit=200))
+    page = json.loads(await hub.messages.list(ME, session_id, after_seq=0, limit=200))
     assert [entry["content"]["text"] for entry in page["messages"]] == [f"text {n}" for n in range(200)]
     await runner.say(session_id, ev.AgentMessage(message_id="new", text="new"))
-    page = json.loads(await hub.sessions.messages(ME, session_id, limit=2))
+    page = json.loads(await hub.messages.list(ME, session_id, limit=2))
     assert [entry["content"]["text"] for entry in page["messages"]] == ["text 499", "new"]
     assert [event.type for event in audience.heard[:2]] == ["session-added", "message-received"]
     assert len(audience.of("message-received")) == 1, "what is old is no news"

@@ -106,8 +106,8 @@ async def test_an_agent_that_cannot_is_not_asked(hub: Hub) -> None:
         with pytest.raises(NotCapable):
             await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
         with pytest.raises(NotCapable):
-            await hub.sessions.send(ME, session_id, SendMessage(text="x", delivery=Delivery.STEER))
-        assert (await hub.sessions.queue(ME, session_id)).items == []
+            await hub.messages.send(ME, session_id, SendMessage(text="x", delivery=Delivery.STEER))
+        assert (await hub.messages.queue(ME, session_id)).items == []
         await runner.ping()
         assert runner.commands(Rewind) == runner.commands(Send) == []
     # Known also while the machine is away.

@@ -77,27 +77,27 @@ class TestMessages:
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         await runner.say(session_id, *[ev.AgentMessage(message_id=str(n), text="é\n") for n in range(5)])
-        body = await hub.sessions.messages(ME, session_id, limit=2)
+        body = await hub.messages.list(ME, session_id, limit=2)
         page = decode(body, MessagesResponse)
         assert [message.seq for message in page.messages] == [4, 5]
         assert (page.page.has_more, page.page.next_before_seq, page.page.next_after_seq) == (True, 4, None)
         assert bytes(runner.logs[session_id].items[4].body) in body
-        first = decode(await hub.sessions.messages(ME, session_id, limit=3, before_seq=4), MessagesResponse)
+        first = decode(await hub.messages.list(ME, session_id, limit=3, before_seq=4), MessagesResponse)
         assert [message.seq for message in first.messages] == [1, 2, 3]
         assert (first.page.has_more, first.page.next_before_seq) == (False, None)
-        after = decode(await hub.sessions.messages(ME, session_id, limit=3, after_seq=1), MessagesResponse)
+        after = decode(await hub.messages.list(ME, session_id, limit=3, after_seq=1), MessagesResponse)
         assert [message.seq for message in after.messages] == [2, 3, 4]
         assert (after.page.has_more, after.page.next_after_seq) == (True, 4)
         with pytest.raises(BadRequest):
-            await hub.sessions.messages(ME, session_id, limit=201)
+            await hub.messages.list(ME, session_id, limit=201)
 
     async def test_cleared_history_is_gone_for_readers(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         await runner.say(session_id, *[ev.Notice(text=str(n)) for n in range(5)])
-        cleared = await hub.sessions.clear(ME, session_id, ClearMessages(keep_count=1))
+        cleared = await hub.messages.clear(ME, session_id, ClearMessages(keep_count=1))
         assert (cleared.cleared, cleared.remaining) == (4, 1)
-        page = decode(await hub.sessions.messages(ME, session_id), MessagesResponse)
+        page = decode(await hub.messages.list(ME, session_id), MessagesResponse)
         assert [message.seq for message in page.messages] == [5]
 
 
@@ -106,15 +106,15 @@ class TestSending:
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         audience = Audience(hub)
-        accepted = await hub.sessions.send(ME, session_id, SendMessage(text="hello"))
+        accepted = await hub.messages.send(ME, session_id, SendMessage(text="hello"))
         assert (accepted.state, accepted.position) == (ItemState.ACCEPTED, 0)
         (sent,) = await runner.called(Send)
         assert (sent.item.id, sent.item.text, sent.item.sent_from) == (accepted.id, "hello", "default")
         await runner.until(lambda: runner.acked.get(session_id) == 1)
-        (queued,) = (await hub.sessions.queue(ME, session_id)).items
+        (queued,) = (await hub.messages.queue(ME, session_id)).items
         assert queued.state is ItemState.QUEUED
         await runner.say(session_id, ev.QueueUpdate(item_id=accepted.id, state=ItemState.DELIVERED))
-        assert (await hub.sessions.queue(ME, session_id)).items == []
+        assert (await hub.messages.queue(ME, session_id)).items == []
         queues = [update["data"]["queue"] for update in audience.of("session-updated")]
         assert [[item.get("state", "accepted") for item in queue] for queue in queues] == [
             ["accepted"], ["queued"], [],
@@ -123,19 +123,19 @@ class TestSending:
     async def test_the_same_local_id_is_the_same_message(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
-        first = await hub.sessions.send(ME, session_id, SendMessage(text="a", local_id="l"))
+        first = await hub.messages.send(ME, session_id, SendMessage(text="a", local_id="l"))
         await runner.until(lambda: runner.acked.get(session_id) == 1)
-        again = await hub.sessions.send(ME, session_id, SendMessage(text="a", local_id="l"))
+        again = await hub.messages.send(ME, session_id, SendMessage(text="a", local_id="l"))
         assert (again.id, again.state) == (first.id, ItemState.QUEUED)
         other = await create(hub, runner)
-        assert (await hub.sessions.send(ME, other, SendMessage(text="a", local_id="l"))).id != first.id
+        assert (await hub.messages.send(ME, other, SendMessage(text="a", local_id="l"))).id != first.id
         assert len(runner.commands(Send)) <= 2
 
     async def test_messages_are_handed_over_in_order(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         for n in range(20):
-            accepted = await hub.sessions.send(ME, session_id, SendMessage(text=str(n)))
+            accepted = await hub.messages.send(ME, session_id, SendMessage(text=str(n)))
             assert accepted.position <= n
         sent = await runner.called(Send, 20)
         assert [command.item.text for command in sent] == [str(n) for n in range(20)]
@@ -144,7 +144,7 @@ class TestSending:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
         for text in ("one", "two"):
-            await hub.sessions.send(ME, session_id, SendMessage(text=text))
+            await hub.messages.send(ME, session_id, SendMessage(text=text))
         async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
             sent = await again.called(Send, 2)
             assert [command.item.text for command in sent] == ["one", "two"]
@@ -153,9 +153,9 @@ class TestSending:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
             runner.confirms_messages = False
-            accepted = await hub.sessions.send(ME, session_id, SendMessage(text="one"))
+            accepted = await hub.messages.send(ME, session_id, SendMessage(text="one"))
             await runner.called(Send)
-            await hub.sessions.send(ME, session_id, SendMessage(text="two"))
+            await hub.messages.send(ME, session_id, SendMessage(text="two"))
             await runner.called(Send, 2)
             assert [command.item.text for command in runner.commands(Send)] == ["one", "two"]
         async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
@@ -172,30 +172,30 @@ class TestSending:
     ) -> None:
         audience = Audience(hub)
         runner.answers[Send] = refuse(NotFound("this machine does not have that session"))
-        await hub.sessions.send(ME, session_id, SendMessage(text="a", local_id="l"))
+        await hub.messages.send(ME, session_id, SendMessage(text="a", local_id="l"))
         await audience.until(lambda: len(audience.of("session-updated")) == 2)
         assert [item["state"] for item in audience.of("session-updated")[-1]["data"]["queue"]] == ["failed"]
-        assert (await hub.sessions.queue(ME, session_id)).items == []
-        again = await hub.sessions.send(ME, session_id, SendMessage(text="a", local_id="l"))
+        assert (await hub.messages.queue(ME, session_id)).items == []
+        again = await hub.messages.send(ME, session_id, SendMessage(text="a", local_id="l"))
         assert again.state is ItemState.FAILED
 
     async def test_a_runner_cannot_unmake_a_message(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         runner.confirms_messages = False
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x", local_id="l"))
         await runner.called(Send)
         for state in (ItemState.ACCEPTED, ItemState.DELIVERED, ItemState.QUEUED):
             await runner.say(session_id, ev.QueueUpdate(item_id=item.id, state=state))
-        again = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        again = await hub.messages.send(ME, session_id, SendMessage(text="x", local_id="l"))
         assert again.state is ItemState.DELIVERED
 
     async def test_the_queue_has_an_end(self, hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
         runner.answers[Send] = silent
         for n in range(MAX_QUEUED):
-            assert (await hub.sessions.send(ME, session_id, SendMessage(text="x"))).position == n
+            assert (await hub.messages.send(ME, session_id, SendMessage(text="x"))).position == n
         with pytest.raises(Conflict) as error:
-            await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+            await hub.messages.send(ME, session_id, SendMessage(text="x"))
         assert error.value.code is ErrorCode.QUEUE_FULL
 
     async def test_attachments_reach_the_agent_and_are_shown_by_name(
@@ -203,7 +203,7 @@ class TestSending:
     ) -> None:
         data = base64.b64encode(b"picture").decode()
         audience = Audience(hub)
-        await hub.sessions.send(
+        await hub.messages.send(
             ME,
             session_id,
             SendMessage(text="look", attachments=[NewAttachment(name="a.png", data=data)]),
@@ -211,7 +211,7 @@ class TestSending:
         (sent,) = await runner.called(Send)
         assert (sent.item.attachments[0].data, sent.item.attachments[0].size) == (data, 7)
         await runner.until(lambda: runner.acked.get(session_id) == 1)
-        (queued,) = (await hub.sessions.queue(ME, session_id)).items
+        (queued,) = (await hub.messages.queue(ME, session_id)).items
         assert (queued.attachments[0].name, queued.attachments[0].data) == ("a.png", None)
         assert all(data not in json.dumps(update) for update in audience.of("session-updated"))
 
@@ -220,20 +220,20 @@ class TestSending:
         self, hub: Hub, session_id: str, data: str
     ) -> None:
         with pytest.raises(BadRequest):
-            await hub.sessions.send(
+            await hub.messages.send(
                 ME, session_id, SendMessage(text="x", attachments=[NewAttachment(name="a", data=data)])
             )
-        assert (await hub.sessions.queue(ME, session_id)).items == []
+        assert (await hub.messages.queue(ME, session_id)).items == []
 
 
 class TestCancelling:
     async def test_what_no_runner_has_seen_is_taken_back_here(self, hub: Hub) -> None:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
-        await hub.sessions.cancel(ME, session_id, item.id)
-        await hub.sessions.cancel(ME, session_id, item.id)
-        again = await hub.sessions.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x", local_id="l"))
+        await hub.messages.cancel(ME, session_id, item.id)
+        await hub.messages.cancel(ME, session_id, item.id)
+        again = await hub.messages.send(ME, session_id, SendMessage(text="x", local_id="l"))
         assert again.state is ItemState.CANCELLED
         async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as later:
             await later.ping()
@@ -242,15 +242,15 @@ class TestCancelling:
     async def test_what_a_runner_has_is_that_runners_to_cancel(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
         await runner.until(lambda: runner.acked.get(session_id) == 1)
-        await hub.sessions.cancel(ME, session_id, item.id)
+        await hub.messages.cancel(ME, session_id, item.id)
         assert runner.commands(Cancel) == [Cancel(item_id=item.id)]
         runner.answers[Cancel] = refuse(
             Conflict("the agent already has this message", code=ErrorCode.NOT_CANCELLABLE)
         )
         with pytest.raises(Conflict) as error:
-            await hub.sessions.cancel(ME, session_id, item.id)
+            await hub.messages.cancel(ME, session_id, item.id)
         assert error.value.code is ErrorCode.NOT_CANCELLABLE
 
     async def test_one_that_may_be_on_an_offline_machine_is_not_promised_to_be_cancelled(
@@ -259,29 +259,29 @@ class TestCancelling:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
             runner.confirms_messages = False
-            item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+            item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
             await runner.called(Send)
         with pytest.raises(MachineOffline):
-            await hub.sessions.cancel(ME, session_id, item.id)
+            await hub.messages.cancel(ME, session_id, item.id)
 
     async def test_an_outcome_stands(self, hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
         await runner.until(lambda: runner.acked.get(session_id) == 1)
         await runner.say(session_id, ev.QueueUpdate(item_id=item.id, state=ItemState.DELIVERED))
         with pytest.raises(Conflict) as error:
-            await hub.sessions.cancel(ME, session_id, item.id)
+            await hub.messages.cancel(ME, session_id, item.id)
         assert error.value.code is ErrorCode.NOT_CANCELLABLE
         with pytest.raises(NotFound):
-            await hub.sessions.cancel(ME, session_id, new_id())
+            await hub.messages.cancel(ME, session_id, new_id())
 
 
 class TestSendingNow:
     async def test_what_no_runner_has_seen_goes_first_when_one_comes(self, hub: Hub) -> None:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
-        items = [await hub.sessions.send(ME, session_id, SendMessage(text=text)) for text in "abc"]
-        await hub.sessions.send_now(ME, session_id, items[2].id)
-        shown = (await hub.sessions.queue(ME, session_id)).items
+        items = [await hub.messages.send(ME, session_id, SendMessage(text=text)) for text in "abc"]
+        await hub.messages.send_now(ME, session_id, items[2].id)
+        shown = (await hub.messages.queue(ME, session_id)).items
         assert [item.delivery for item in shown] == [Delivery.QUEUE, Delivery.QUEUE, Delivery.NOW]
         async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as later:
             sent = await later.called(Send, 3)
@@ -292,49 +292,49 @@ class TestSendingNow:
     async def test_what_a_runner_has_is_that_runners_to_move(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
         await runner.until(lambda: runner.acked.get(session_id) == 1)
-        await hub.sessions.send_now(ME, session_id, item.id)
+        await hub.messages.send_now(ME, session_id, item.id)
         assert runner.commands(SendNow) == [SendNow(item_id=item.id)]
         runner.answers[SendNow] = refuse(Conflict("it has it", code=ErrorCode.NOT_CANCELLABLE))
         with pytest.raises(Conflict) as error:
-            await hub.sessions.send_now(ME, session_id, item.id)
+            await hub.messages.send_now(ME, session_id, item.id)
         assert error.value.code is ErrorCode.NOT_CANCELLABLE
 
     async def test_what_was_given_to_a_link_that_broke_goes_first_over_the_next(self, hub: Hub) -> None:
         async with ScriptedRunner(hub) as runner:
             session_id = await create(hub, runner)
             runner.answers[Send] = silent
-            item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+            item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
             await runner.called(Send)
         with pytest.raises(MachineOffline):
-            await hub.sessions.send_now(ME, session_id, item.id)
+            await hub.messages.send_now(ME, session_id, item.id)
         later = ScriptedRunner(hub, info=runner.info, logs=runner.logs)
         later.answers |= {Send: silent, SendNow: refuse(NotFound("no such message in the queue"))}
         async with later:
-            asked = asyncio.create_task(hub.sessions.send_now(ME, session_id, item.id))
+            asked = asyncio.create_task(hub.messages.send_now(ME, session_id, item.id))
             sent = await later.called(Send)
             assert sent[0].item.id == item.id
             asked.cancel()
             await asyncio.wait([asked])
 
     async def test_an_outcome_stands(self, hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
-        item = await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        item = await hub.messages.send(ME, session_id, SendMessage(text="x"))
         await runner.until(lambda: runner.acked.get(session_id) == 1)
         for state in (ItemState.HANDED_OVER, ItemState.DELIVERED):
             await runner.say(session_id, ev.QueueUpdate(item_id=item.id, state=state))
             with pytest.raises(Conflict) as error:
-                await hub.sessions.send_now(ME, session_id, item.id)
+                await hub.messages.send_now(ME, session_id, item.id)
             assert error.value.code is ErrorCode.NOT_CANCELLABLE
         with pytest.raises(NotFound):
-            await hub.sessions.send_now(ME, session_id, new_id())
+            await hub.messages.send_now(ME, session_id, new_id())
         assert runner.commands(SendNow) == []
 
     async def test_the_way_of_delivery_reaches_the_runner(
         self, hub: Hub, runner: ScriptedRunner, session_id: str
     ) -> None:
         for delivery in Delivery:
-            await hub.sessions.send(ME, session_id, SendMessage(text="x", delivery=delivery))
+            await hub.messages.send(ME, session_id, SendMessage(text="x", delivery=delivery))
         assert {command.item.delivery for command in await runner.called(Send, 3)} == {*Delivery}
 
 
@@ -369,22 +369,22 @@ async def test_deleting_ends_it_everywhere_at_once(hub: Hub, runner: ScriptedRun
     with pytest.raises(NotFound):
         await hub.sessions.get(ME, session_id)
     with pytest.raises(NotFound):
-        await hub.sessions.send(ME, session_id, SendMessage(text="x"))
+        await hub.messages.send(ME, session_id, SendMessage(text="x"))
 
 
 async def test_reading_and_writing_need_their_scopes(hub: Hub, session_id: str) -> None:
     reader, writer = caller("default", Scope.READ), caller("default", Scope.WRITE)
     await hub.sessions.get(reader, session_id)
     for attempt in (
-        hub.sessions.send(reader, session_id, SendMessage(text="x")),
+        hub.messages.send(reader, session_id, SendMessage(text="x")),
         hub.sessions.abort(reader, session_id),
         hub.sessions.delete(reader, session_id),
-        hub.sessions.clear(reader, session_id, ClearMessages()),
-        hub.sessions.cancel(reader, session_id, new_id()),
+        hub.messages.clear(reader, session_id, ClearMessages()),
+        hub.messages.cancel(reader, session_id, new_id()),
         hub.sessions.get(writer, session_id),
-        hub.sessions.messages(writer, session_id),
+        hub.messages.list(writer, session_id),
         hub.sessions.list(writer),
-        hub.sessions.queue(writer, session_id),
+        hub.messages.queue(writer, session_id),
     ):
         with pytest.raises(Forbidden):
             await attempt
@@ -401,17 +401,17 @@ async def test_a_restart_loses_nothing(home: Path) -> None:
         ev.ModeUpdate(permission_mode=PermissionMode.YOLO, model="opus"),
     )
     runner.confirms_messages = False
-    sent = await hub.sessions.send(ME, session_id, SendMessage(text="waiting", local_id="l"))
+    sent = await hub.messages.send(ME, session_id, SendMessage(text="waiting", local_id="l"))
     await runner.called(Send)
     before = await hub.sessions.get(ME, session_id)
-    messages = await hub.sessions.messages(ME, session_id)
+    messages = await hub.messages.list(ME, session_id)
     await hub.close()
     await runner.ended()
 
     hub = await Hub.open(home, OWNER_TOKEN)
     away = await hub.sessions.get(ME, session_id)
     assert (away.status, away.active) == (SessionStatus.UNREACHABLE, False)
-    assert await hub.sessions.messages(ME, session_id) == messages
+    assert await hub.messages.list(ME, session_id) == messages
     again = ScriptedRunner(hub, info=runner.info, logs=runner.logs)
     again.confirms_messages = False
     async with again:

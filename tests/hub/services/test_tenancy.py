@@ -14,13 +14,13 @@ from farsteer.core.api import (
     RenameSession,
     RewindSession,
     SendMessage,
-    SessionNotCreated,
     Typing,
 )
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.errors import NotFound
 from farsteer.core.ids import new_id
 from farsteer.hub import Caller, Hub
+from tests.hub.conftest import failed
 from tests.hub.scripted import Audience, ScriptedRunner, caller
 
 Attempt = Callable[[Hub, Caller, str, str, str], Awaitable[Any]]
@@ -32,16 +32,16 @@ ATTEMPTS: dict[str, Attempt] = {
         who, session, RenameSession(title="x")
     ),
     "sessions.delete": lambda hub, who, session, _, __: hub.sessions.delete(who, session),
-    "sessions.messages": lambda hub, who, session, _, __: hub.sessions.messages(who, session),
-    "sessions.send": lambda hub, who, session, _, __: hub.sessions.send(who, session, SendMessage(text="x")),
-    "sessions.clear": lambda hub, who, session, _, __: hub.sessions.clear(who, session, ClearMessages()),
+    "messages.list": lambda hub, who, session, _, __: hub.messages.list(who, session),
+    "messages.send": lambda hub, who, session, _, __: hub.messages.send(who, session, SendMessage(text="x")),
+    "messages.clear": lambda hub, who, session, _, __: hub.messages.clear(who, session, ClearMessages()),
     "sessions.abort": lambda hub, who, session, _, __: hub.sessions.abort(who, session),
     "sessions.stop": lambda hub, who, session, _, __: hub.sessions.stop(who, session),
     "sessions.resume": lambda hub, who, session, _, __: hub.sessions.resume(who, session),
     "sessions.configure": lambda hub, who, session, _, __: hub.sessions.configure(who, session, model="x"),
-    "sessions.queue": lambda hub, who, session, _, __: hub.sessions.queue(who, session),
-    "sessions.cancel": lambda hub, who, session, item, __: hub.sessions.cancel(who, session, item),
-    "sessions.send_now": lambda hub, who, session, item, __: hub.sessions.send_now(who, session, item),
+    "messages.queue": lambda hub, who, session, _, __: hub.messages.queue(who, session),
+    "messages.cancel": lambda hub, who, session, item, __: hub.messages.cancel(who, session, item),
+    "messages.send_now": lambda hub, who, session, item, __: hub.messages.send_now(who, session, item),
     "rewinds.rewind": lambda hub, who, session, _, __: hub.rewinds.rewind(who, session, RewindSession(seq=1)),
     "approvals.answer": lambda hub, who, session, approval, __: hub.approvals.answer(
         who, session, approval, Answer(outcome=Outcome.APPROVED)
@@ -65,7 +65,7 @@ LISTS = {
 def test_no_method_that_takes_a_caller_is_forgotten(hub: Hub) -> None:
     found = {
         f"{service}.{name}"
-        for service in ("sessions", "rewinds", "forks", "approvals", "machines", "presence")
+        for service in ("sessions", "messages", "rewinds", "forks", "approvals", "machines", "presence")
         for name, method in inspect.getmembers(getattr(hub, service), inspect.ismethod)
         if not name.startswith("_") and "caller" in inspect.signature(method).parameters
     }
@@ -77,7 +77,7 @@ async def busy(hub: Hub, runner: ScriptedRunner, session_id: str) -> tuple[str, 
     """A session with a message on its way and an open approval."""
     approval = Approval(id=new_id(), kind=ApprovalKind.PERMISSION, title="?", created_at=1)
     await runner.say(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
-    item = await hub.sessions.send(caller(), session_id, SendMessage(text="secret words"))
+    item = await hub.messages.send(caller(), session_id, SendMessage(text="secret words"))
     return session_id, item.id, approval.id
 
 
@@ -118,10 +118,8 @@ async def test_lists_and_events_show_nothing_of_others(
 
 async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner: ScriptedRunner) -> None:
     audience = Audience(hub)
-    creation = await hub.sessions.create(
-        caller("stranger"), CreateSession(machine_id=runner.info.id, directory="/work")
-    )
-    assert creation.status == 404
+    request = CreateSession(machine_id=runner.info.id, directory="/work")
+    failed(await hub.sessions.create(caller("stranger"), request), 404)
     await runner.ping()
     assert runner.calls == []
     assert audience.heard == []
@@ -129,8 +127,7 @@ async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner
 
 async def test_a_foreign_session_cannot_be_forked(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     for id in (session_id, new_id()):
-        creation = await hub.forks.fork(caller("stranger"), id, ForkSession())
-        assert isinstance(creation.body, SessionNotCreated)
-        assert (creation.status, creation.body.message) == (404, "no such session")
+        failure = failed(await hub.forks.fork(caller("stranger"), id, ForkSession()), 404)
+        assert failure.error.message == "no such session"
     await runner.ping()
     assert len(runner.calls) == 1

@@ -17,7 +17,7 @@ from farsteer.core.wire import encode
 from farsteer.hub import Hub
 from farsteer.hub.rules import log as log_rules
 from farsteer.hub.services import usage as usage_module
-from farsteer.hub.services.usage import UsageDesk
+from farsteer.hub.services.usage import UsageReports
 from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller
@@ -263,7 +263,7 @@ async def test_the_logs_of_an_older_hub_are_counted_when_it_is_opened(home: Path
         db.execute("PRAGMA user_version = 2")
     db.close()
     hub = await Hub.open(home, OWNER_TOKEN)
-    assert await UsageDesk(hub.store).report(ME, group_by="session") == before
+    assert await UsageReports(hub.store).report(ME, group_by="session") == before
     await hub.close()
 
 

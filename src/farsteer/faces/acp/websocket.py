@@ -36,7 +36,7 @@ class AcpEndpoint:
         request = HTTPConnection(scope)
         tokens = self._hub.tokens
         try:
-            caller = tokens.identify(bearer_token(request.headers), client_address(request))
+            caller = tokens.authenticate(bearer_token(request.headers), client_address(request))
         except FarsteerError as error:
             await error_response(error)(scope, receive, send)
             return

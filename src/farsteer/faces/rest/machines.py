@@ -23,11 +23,11 @@ from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
 from farsteer.faces.rest.sessions import (
     IDEMPOTENCY_KEY_HEADER,
     MACHINE_ERRORS,
+    creation_response,
     idempotency_key,
     not_created_body,
 )
 from farsteer.hub import Scope
-from farsteer.server.responses import make_response
 
 
 class ConversationsQuery(RequestBody):
@@ -60,10 +60,10 @@ async def list_conversations(call: Call[None, ConversationsQuery]) -> Conversati
 
 
 async def import_conversation(call: Call[ImportConversation, None]) -> Response:
-    creation = await call.hub.imports.adopt(
+    result = await call.hub.imports.import_conversation(
         call.caller, call.id("machineId"), call.body, idempotency_key=idempotency_key(call.request)
     )
-    return make_response(creation.body, creation.status)
+    return creation_response(result)
 
 
 ENDPOINTS: tuple[AnyEndpoint, ...] = (

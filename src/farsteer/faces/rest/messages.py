@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from typing import Annotated
+from urllib.parse import quote
 
 from msgspec import Meta
 from starlette.responses import StreamingResponse
@@ -25,10 +26,15 @@ from farsteer.core.api import (
 from farsteer.core.errors import FarsteerError
 from farsteer.faces.rest.endpoint import AnyEndpoint, Call, EmptyBody, Endpoint
 from farsteer.hub import Scope
-from farsteer.hub.services.exports import ExportFormat
+from farsteer.hub.services.exports import Export, ExportFormat
 from farsteer.server.responses import DEFAULT_HEADERS
 
 logger = logging.getLogger(__name__)
+
+_EXPORT_MEDIA_TYPES: dict[ExportFormat, str] = {
+    "jsonl": "application/x-ndjson",
+    "markdown": "text/markdown; charset=utf-8",
+}
 
 Seq = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -45,7 +51,7 @@ class MessagesQuery(RequestBody):
 
 async def list_messages(call: Call[None, MessagesQuery]) -> bytes:
     query = call.query
-    return await call.hub.sessions.messages(
+    return await call.hub.messages.list(
         call.caller,
         call.id("sessionId"),
         limit=query.limit,
@@ -55,23 +61,23 @@ async def list_messages(call: Call[None, MessagesQuery]) -> bytes:
 
 
 async def send_message(call: Call[SendMessage, None]) -> MessageAccepted:
-    return await call.hub.sessions.send(call.caller, call.id("sessionId"), call.body)
+    return await call.hub.messages.send(call.caller, call.id("sessionId"), call.body)
 
 
 async def clear_messages(call: Call[ClearMessages, None]) -> MessagesCleared:
-    return await call.hub.sessions.clear(call.caller, call.id("sessionId"), call.body)
+    return await call.hub.messages.clear(call.caller, call.id("sessionId"), call.body)
 
 
 async def list_queue(call: Call[None, None]) -> QueueResponse:
-    return await call.hub.sessions.queue(call.caller, call.id("sessionId"))
+    return await call.hub.messages.queue(call.caller, call.id("sessionId"))
 
 
 async def cancel_message(call: Call[None, None]) -> Done:
-    return await call.hub.sessions.cancel(call.caller, call.id("sessionId"), call.id("itemId"))
+    return await call.hub.messages.cancel(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
 async def send_message_now(call: Call[EmptyBody, None]) -> Done:
-    return await call.hub.sessions.send_now(call.caller, call.id("sessionId"), call.id("itemId"))
+    return await call.hub.messages.send_now(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
 class _Download(StreamingResponse):
@@ -99,10 +105,17 @@ async def export_session(call: Call[None, ExportQuery]) -> StreamingResponse:
     chunks = _no_chunks() if call.request.method == "HEAD" else export.chunks
     headers = {
         **DEFAULT_HEADERS,
-        "content-type": export.media_type,
-        "content-disposition": export.disposition,
+        "content-type": _EXPORT_MEDIA_TYPES[call.query.format],
+        "content-disposition": _content_disposition(export),
     }
     return _Download(chunks, headers)
+
+
+def _content_disposition(export: Export) -> str:
+    value = f'attachment; filename="{export.ascii_filename}"'
+    if export.filename != export.ascii_filename:
+        value += f"; filename*=UTF-8''{quote(export.filename)}"
+    return value
 
 
 async def _no_chunks() -> AsyncGenerator[bytes]:

@@ -30,7 +30,7 @@ from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.faces.rest.endpoint import TEXT_MAX_BODY, AnyEndpoint, Call, EmptyBody, Endpoint
-from farsteer.hub import Scope
+from farsteer.hub import CreationResult, Scope
 from farsteer.server.responses import make_response
 
 _IDEMPOTENCY_KEY_PATTERN = "^[!-~]{1,200}$"
@@ -50,8 +50,19 @@ class SessionsQuery(RequestBody):
 
 async def create_session(call: Call[CreateSession, None]) -> Response:
     key = idempotency_key(call.request)
-    creation = await call.hub.sessions.create(call.caller, call.body, idempotency_key=key)
-    return make_response(creation.body, creation.status)
+    return creation_response(await call.hub.sessions.create(call.caller, call.body, idempotency_key=key))
+
+
+def creation_response(result: CreationResult) -> Response:
+    """Return the documented response for a creation that succeeded or failed."""
+    if isinstance(result, SessionCreated):
+        return make_response(result)
+    error = result.error
+    # Failures have no details, except for the session that an imported conversation belongs to already.
+    session = error.details.get("session")
+    details = None if session is None else {"session": session}
+    body = SessionNotCreated(message=error.message, logs=result.logs, details=details)
+    return make_response(body, error.status)
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -130,7 +141,7 @@ async def rewind_session(call: Call[RewindSession, None]) -> SessionRewound:
 async def fork_session(call: Call[ForkSession, None]) -> Response:
     key = idempotency_key(call.request)
     forked = await call.hub.forks.fork(call.caller, call.id("sessionId"), call.body, idempotency_key=key)
-    return make_response(forked.body, forked.status)
+    return creation_response(forked)
 
 
 ENDPOINTS: tuple[AnyEndpoint, ...] = (

@@ -1,4 +1,4 @@
-"""Who calls: what a verified token says about the one behind a request."""
+"""The caller of a service: namespace, scopes and display name, as a verified token gives them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Scope(StrEnum):
     APPROVE = "approve"
     """Answer approvals."""
     ADMIN = "admin"
-    """Mint and revoke tokens."""
+    """Create and revoke tokens."""
     RUNNER = "runner"
     """Connect a machine."""
 
@@ -30,9 +30,10 @@ class Caller(Struct, frozen=True, kw_only=True):
     token_id: str
     scopes: frozenset[Scope]
     expires_at: int
-    """When the JWT ends, in milliseconds."""
+    """When the JWT expires, in milliseconds since the epoch."""
     user_id: int = 1
     owner: bool = False
+    """Whether the caller used the owner's token."""
     email: str | None = None
     client_id: str | None = None
     device_type: str | None = None
@@ -40,9 +41,10 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """How this caller is shown to others."""
+        """The name other users see: the email the client gave, else the token's label."""
         return self.email or self.label
 
     def require(self, scope: Scope) -> None:
+        """Raise Forbidden unless the caller has `scope`."""
         if scope not in self.scopes:
             raise Forbidden(f"this token lacks the scope {scope.value!r}", scope=scope.value)

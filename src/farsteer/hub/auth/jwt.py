@@ -1,4 +1,4 @@
-"""JWTs, HS256: what an access token is exchanged for. Verified ones are remembered until they end."""
+"""JWTs (HS256), for which clients exchange an access token. Verified JWTs are cached until they expire."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from joserfc.jwk import OctKey
 
 LIFETIME_MS = 15 * 60 * 1000
-_REMEMBERED = 4096
+_MAX_CACHED = 4096
 _MAX_LENGTH = 8192
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a JWT. Names are short because every request carries them."""
+
     uid: int
     ns: str
     tid: str
@@ -35,7 +37,9 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     dt: str | None = None
 
 
-class Jwts:
+class JwtCodec:
+    """Signs a `Caller` into a JWT and verifies a JWT back into a `Caller`."""
+
     def __init__(self, key: bytes, clock: Clock) -> None:
         self._secret = key
         self._clock = clock
@@ -43,12 +47,12 @@ class Jwts:
 
     @cached_property
     def _key(self) -> OctKey:
-        # joserfc takes 150 ms to import, which a hub that starts does not have
+        # Importing joserfc takes 150 ms; a starting hub does not wait for it.
         from joserfc.jwk import OctKey
 
         return OctKey.import_key(self._secret)
 
-    def sign(self, caller: Caller, issued_at: int | None = None) -> str:
+    def sign(self, caller: Caller, issued_at: int) -> str:
         from joserfc import jwt
 
         claims = Claims(
@@ -56,7 +60,7 @@ class Jwts:
             ns=caller.namespace,
             tid=caller.token_id,
             scopes=sorted(caller.scopes),
-            iat=(self._clock() if issued_at is None else issued_at) // 1000,
+            iat=issued_at // 1000,
             exp=caller.expires_at // 1000,
             own=caller.owner,
             lbl=caller.label,
@@ -67,19 +71,20 @@ class Jwts:
         return jwt.encode({"alg": "HS256"}, msgspec.to_builtins(claims), self._key)
 
     def verify(self, token: str) -> Caller:
+        """Return the caller. Raises Unauthorized if the JWT is invalid, with code `token_expired` if it has expired."""
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
         caller = self._verified.get(digest)
         if caller is None:
-            caller = self._verified[digest] = self._read(token)
-            if len(self._verified) > _REMEMBERED:
+            caller = self._verified[digest] = self._decode(token)
+            if len(self._verified) > _MAX_CACHED:
                 self._verified.popitem(last=False)
         if caller.expires_at <= self._clock():
             self._verified.pop(digest, None)
             raise Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
         return caller
 
-    def _read(self, token: str) -> Caller:
-        claims = self._claims(token)
+    def _decode(self, token: str) -> Caller:
+        claims = self._decode_claims(token)
         return Caller(
             namespace=claims.ns,
             token_id=claims.tid,
@@ -93,7 +98,7 @@ class Jwts:
             label=claims.lbl,
         )
 
-    def _claims(self, token: str) -> Claims:
+    def _decode_claims(self, token: str) -> Claims:
         from joserfc import jwt
         from joserfc.errors import JoseError
 

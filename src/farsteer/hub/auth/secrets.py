@@ -1,4 +1,4 @@
-"""The hub's own secrets: the owner's access token and the key that signs JWTs, each in a file for the owner only."""
+"""The owner's access token and the key that signs JWTs, each in a file that only the owner can read."""
 
 from __future__ import annotations
 
@@ -15,40 +15,44 @@ TOKEN_VARIABLE = "CLI_API_TOKEN"  # noqa: S105
 _KEY_BYTES = 32
 
 
-def owner_token(home: Path, given: str | None = None) -> str:
-    """`given`, else the one of the environment, else the one in the home, made once."""
+def load_owner_token(home: Path, given: str | None = None) -> str:
+    """Return `given`, else CLI_API_TOKEN, else the token stored in `home`, which is generated if missing.
+
+    Raises BadRequest if the token is empty, padded with white space or contains a colon.
+    """
     if given is not None:
-        return _checked(given, "the owner token")
+        return _check_token(given, "the owner token")
     from_environment = os.environ.get(TOKEN_VARIABLE)
     if from_environment is not None:
-        return _checked(from_environment, TOKEN_VARIABLE)
+        return _check_token(from_environment, TOKEN_VARIABLE)
     path = home / TOKEN_FILE
     stored = read_secret(path)
     if stored is not None:
-        # an editor may have ended the line, and put a byte order mark before it
+        # An editor may have added a line ending and a byte order mark.
         line = stored.decode("utf-8-sig", errors="replace").removesuffix("\n").removesuffix("\r")
-        return _checked(line, str(path))
+        return _check_token(line, str(path))
     token = secrets.token_urlsafe(32)
     write_secret(path, token.encode() + b"\n")
     return token
 
 
-def _checked(token: str, what: str) -> str:
+def _check_token(token: str, source: str) -> str:
     if not token.strip():
-        raise BadRequest(f"{what} is empty")
+        raise BadRequest(f"{source} is empty")
     if token != token.strip():
-        raise BadRequest(f"{what} begins or ends with white space")
+        raise BadRequest(f"{source} begins or ends with white space")
     if ":" in token:
-        raise BadRequest(f"{what} holds a colon, which separates a token from its namespace")
+        raise BadRequest(f"{source} contains a colon, which separates a token from its namespace")
     return token
 
 
-def signing_key(home: Path) -> bytes:
+def load_signing_key(home: Path) -> bytes:
+    """Return the key stored in `home`, generated if missing. Raises BadRequest if the file is damaged."""
     path = home / KEY_FILE
     key = read_secret(path)
     if key is None:
         key = secrets.token_bytes(_KEY_BYTES)
         write_secret(path, key)
     if len(key) != _KEY_BYTES:
-        raise BadRequest(f"{path} is damaged; remove it to have a new one made, which signs everybody out")
+        raise BadRequest(f"{path} is damaged; remove it to generate a new key, which signs out every client")
     return key

@@ -1,4 +1,4 @@
-"""One runner's link, seen from the hub: events go to the store, fragments to the feed, calls to the runner."""
+"""One runner's connection, on the hub's side: events go to the store, deltas to the feed, calls to the runner."""
 
 from __future__ import annotations
 
@@ -34,76 +34,78 @@ from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
 
 _log = logging.getLogger(__name__)
 
-_MAX_FRAMES = 256
+_MAX_BATCHES = 256
 _MAX_BYTES = 32 * 1024 * 1024
-"""What is taken from a runner and not yet committed; beyond that we read no more from it."""
+"""How much may wait for its commit. Above it no more is read from the runner."""
 
-LinkTransport = Transport[ToRunner, ToHub]
+RunnerTransport = Transport[ToRunner, ToHub]
 
 
 class _Batch(Struct, frozen=True):
-    """Events on their way to the disk."""
+    """Events that were handed to the store and are not known to be committed."""
 
-    session: str
+    session_id: str
     size: int
     appended: asyncio.Future[AppendResult]
 
 
-class _Waiting(Struct):
-    """A call of ours: its answer, and the runner's reply once it is here."""
-
-    session: str
-    answer: asyncio.Future[Reply]
+class _PendingCall(Struct):
+    session_id: str
+    result: asyncio.Future[Reply]
     reply: Reply | None = None
+    """The runner's reply while the events that it refers to are not committed."""
 
 
-class RunnerLink:
+class RunnerConnection:
+    """Implements `MachineLink` for a runner that is connected to this process."""
+
     def __init__(
         self,
-        transport: LinkTransport,
+        transport: RunnerTransport,
         namespace: str,
         machine_id: str,
         *,
         store: Store,
         feed: Feed,
         metrics: Metrics,
-        silence: float,
+        idle_timeout: float,
     ) -> None:
-        self.number = secrets.randbits(62) + 1
-        self.welcomed = False
+        self.id = secrets.randbits(62) + 1
+        self.ready = False
         self._transport = transport
         self._namespace = namespace
         self._machine_id = machine_id
         self._store = store
         self._feed = feed
         self._metrics = metrics
-        self._silence = silence
-        self._ear = IdleTimeoutReceiver(transport, silence)
-        self._sending = asyncio.Lock()
-        self._calls: dict[int, _Waiting] = {}
-        self._held: dict[str, int] = {}
-        """The last event of each session that is on the disk."""
-        self._ids = itertools.count(1)
-        self._ours: set[str] = set()
-        """Sessions whose fragments are passed on."""
-        self._ended: set[str] = set()
-        """Sessions the runner was told to end."""
-        self._uncommitted: asyncio.Queue[_Batch] = asyncio.Queue(_MAX_FRAMES)
+        self._idle_timeout = idle_timeout
+        self._receiver = IdleTimeoutReceiver(transport, idle_timeout)
+        self._send_lock = asyncio.Lock()
+        self._calls: dict[int, _PendingCall] = {}
+        self._call_ids = itertools.count(1)
+        self._stored_seq: dict[str, int] = {}
+        """The last committed event of each session."""
+        self._sessions: set[str] = set()
+        """Sessions of this machine. Only their deltas are published."""
+        self._deletes_sent: set[str] = set()
+        self._uncommitted: asyncio.Queue[_Batch] = asyncio.Queue(_MAX_BATCHES)
         self._uncommitted_bytes = 0
-        self._room = asyncio.Event()
+        self._committed = asyncio.Event()
 
-    async def welcome(self, connected: ConnectedMachine) -> None:
-        self._ours.update(connected.stored_seqs)
-        self._held.update(connected.stored_seqs)
+    async def send_welcome(self, connected: ConnectedMachine) -> None:
+        """Tell the runner what the hub has stored. From now on the runner accepts calls."""
+        self._sessions.update(connected.stored_seqs)
+        self._stored_seq.update(connected.stored_seqs)
         await self._send(
             Welcome(acked=connected.stored_seqs, deleted=connected.deleted, foreign=connected.unknown)
         )
-        self.welcomed = True
+        self.ready = True
 
-    async def live(self) -> None:
-        """Until the link ends, for whatever reason; raises that reason."""
+    async def run(self) -> None:
+        """Serve the runner until the connection ends. Raises LinkClosed, or what made it fail."""
         tasks = [
-            asyncio.create_task(work) for work in (self._receive(), self._ear.watch(), self._acknowledge())
+            asyncio.create_task(work)
+            for work in (self._receive(), self._receiver.watch(), self._acknowledge())
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -115,28 +117,32 @@ class RunnerLink:
             await asyncio.wait(tasks)
 
     async def close(self, reason: str) -> None:
-        """Idempotent."""
+        """Fail the pending calls with MachineOffline and close the transport. Idempotent."""
         _log.debug("machine %s: closing the link: %s", self._machine_id, reason)
-        self.welcomed = False
-        for waiting in self._calls.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(MachineOffline())
+        self.ready = False
+        for call in self._calls.values():
+            if not call.result.done():
+                call.result.set_exception(MachineOffline())
         await self._transport.close()
 
-    # -- to the runner
+    # Hub to runner.
 
     async def call(self, session_id: str, command: Command, timeout: float) -> Reply:
-        if not self.welcomed:
+        """Return the runner's reply, once the events that the command caused are committed.
+
+        Raises MachineOffline if the connection is not ready or ends, and Unavailable (`timeout`) if no reply arrives.
+        """
+        if not self.ready:
             raise MachineOffline
         if isinstance(command, Delete):
-            self._ours.discard(session_id)
-            self._ended.add(session_id)
-        id = next(self._ids)
-        waiting = self._calls[id] = _Waiting(session_id, asyncio.get_running_loop().create_future())
+            self._sessions.discard(session_id)
+            self._deletes_sent.add(session_id)
+        id = next(self._call_ids)
+        call = self._calls[id] = _PendingCall(session_id, asyncio.get_running_loop().create_future())
         try:
             async with asyncio.timeout(timeout):
                 await self._send(Call(id=id, session=session_id, command=command))
-                reply = await waiting.answer
+                reply = await call.result
         except TimeoutError:
             raise Unavailable(
                 f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
@@ -146,131 +152,133 @@ class RunnerLink:
         finally:
             del self._calls[id]
         if isinstance(command, Create) and reply.error is None:
-            self._ours.add(session_id)
+            self._sessions.add(session_id)
         return reply
 
     async def _send(self, message: ToRunner) -> None:
-        """One at a time. A runner that does not read is as dead as a silent one."""
+        """Send one message at a time. A runner that does not read within the idle timeout is disconnected."""
         try:
-            async with self._sending, asyncio.timeout(self._silence):
+            async with self._send_lock, asyncio.timeout(self._idle_timeout):
                 await self._transport.send(message)
         except TimeoutError:
             await self._transport.close()
             raise LinkClosed("the runner does not read") from None
 
-    # -- from the runner
+    # Runner to hub.
 
     async def _receive(self) -> None:
         while True:
-            message = await self._ear.receive()
+            message = await self._receiver.receive()
             match message:
                 case Events():
-                    await self._take_in(message)
+                    await self._store_events(message)
                 case Deltas():
-                    self._pass_on(message)
+                    self._publish_deltas(message)
                 case Reply():
-                    waiting = self._calls.get(message.id)
-                    if waiting is not None:
-                        waiting.reply = message
-                        self._answer(waiting)
+                    call = self._calls.get(message.id)
+                    if call is not None:
+                        call.reply = message
+                        self._complete(call)
                 case Ping():
                     await self._send(Pong())
                 case Hello():
-                    raise LinkClosed("the runner said hello twice")
+                    raise LinkClosed("the runner sent a second hello")
 
-    async def _take_in(self, message: Events) -> None:
-        """Hand a batch to the store and read on, unless too much is on its way already."""
-        _check_text(message.entries)
+    async def _store_events(self, message: Events) -> None:
+        """Hand a batch to the store. Waits while too much is uncommitted, which stops reading from the runner."""
+        _check_utf8(message.entries)
         appended = await self._store.append_entries(
             self._namespace,
             self._machine_id,
             message.session,
             message.entries,
             message.state,
-            link_id=self.number,
+            link_id=self.id,
         )
-        size = sum(len(item.body) for item in message.entries)
+        size = sum(len(entry.body) for entry in message.entries)
         self._uncommitted_bytes += size
         await self._uncommitted.put(_Batch(message.session, size, appended))
         while self._uncommitted_bytes > _MAX_BYTES:
-            self._room.clear()
-            await self._room.wait()
+            self._committed.clear()
+            await self._committed.wait()
 
-    def _answer(self, waiting: _Waiting) -> None:
-        """Whoever asked for a change finds it when they look: the answer waits for the commit of what it caused."""
-        reply = waiting.reply
-        if (
-            reply is not None
-            and not waiting.answer.done()
-            and reply.seq <= self._held.get(waiting.session, 0)
-        ):
-            waiting.answer.set_result(reply)
-
-    def _answer_all(self, session: str) -> None:
-        for waiting in self._calls.values():
-            if waiting.session == session:
-                self._answer(waiting)
-
-    def _pass_on(self, message: Deltas) -> None:
-        """Fragments overtake the disk. Those of a session that is not this machine's go nowhere."""
-        session = message.session
-        if session not in self._ours:
+    def _publish_deltas(self, message: Deltas) -> None:
+        """Publish deltas at once, before the events sent earlier are committed. Ignores sessions of other machines."""
+        session_id = message.session
+        if session_id not in self._sessions:
             return
         self._metrics.deltas += len(message.deltas)
         self._feed.publish(
             [
                 sync_event(
-                    self._namespace, "message-delta", session, encode(delta),
-                    merge_key=f"{session}:{delta.message_id}",
+                    self._namespace, "message-delta", session_id, encode(delta),
+                    merge_key=f"{session_id}:{delta.message_id}",
                 )
                 for delta in message.deltas
             ]
         )  # fmt: skip
 
     async def _acknowledge(self) -> None:
-        """Tell the runner what is on the disk: once for all that one commit brought."""
+        """Send acknowledgements for committed batches, one per session for all batches of a commit."""
         while True:
             acks: dict[str, int] = {}
-            await self._settle(await self._uncommitted.get(), acks)
+            await self._finish_batch(await self._uncommitted.get(), acks)
             while not self._uncommitted.empty():
                 batch = self._uncommitted.get_nowait()
                 if not batch.appended.done():
                     await self._send_acks(acks)
-                await self._settle(batch, acks)
+                await self._finish_batch(batch, acks)
             await self._send_acks(acks)
 
-    async def _settle(self, batch: _Batch, acks: dict[str, int]) -> None:
-        session, appended = batch.session, await batch.appended
+    async def _finish_batch(self, batch: _Batch, acks: dict[str, int]) -> None:
+        """Wait for the commit of a batch, note its acknowledgement and complete the calls that waited for it."""
+        session_id, result = batch.session_id, await batch.appended
         self._uncommitted_bytes -= batch.size
-        self._room.set()
-        if appended.status is AppendStatus.STALE_LINK:
-            raise LinkClosed("another link of the same machine took its place")
-        if appended.status is AppendStatus.GAP:
-            raise LinkClosed(f"session {session}: events are missing after {appended.last_seq}")
-        if appended.status is AppendStatus.STORED:
-            self._ours.add(session)
-            self._metrics.events_stored += appended.stored
-            acks[session] = self._held[session] = appended.last_seq
-            self._answer_all(session)
+        self._committed.set()
+        if result.status is AppendStatus.STALE_LINK:
+            raise LinkClosed("the machine has a newer connection")
+        if result.status is AppendStatus.GAP:
+            raise LinkClosed(f"session {session_id}: events are missing after {result.last_seq}")
+        if result.status is AppendStatus.STORED:
+            self._sessions.add(session_id)
+            self._metrics.events_stored += result.stored
+            acks[session_id] = self._stored_seq[session_id] = result.last_seq
+            self._complete_calls(session_id)
             return
-        self._ours.discard(session)
-        self._held[session] = sys.maxsize
-        self._answer_all(session)
-        if appended.status is AppendStatus.DELETED and session not in self._ended:
-            self._ended.add(session)
-            _log.info("machine %s: session %s is deleted; ending it", self._machine_id, session)
-            await self._send(Call(id=next(self._ids), session=session, command=Delete()))
+        self._sessions.discard(session_id)
+        # Nothing more of this session will be stored, so its calls wait for no commit.
+        self._stored_seq[session_id] = sys.maxsize
+        self._complete_calls(session_id)
+        if result.status is AppendStatus.DELETED and session_id not in self._deletes_sent:
+            self._deletes_sent.add(session_id)
+            _log.info(
+                "machine %s: deleting session %s, which was deleted on the hub", self._machine_id, session_id
+            )
+            await self._send(Call(id=next(self._call_ids), session=session_id, command=Delete()))
 
     async def _send_acks(self, acks: dict[str, int]) -> None:
-        for session, seq in acks.items():
-            await self._send(Ack(session=session, seq=seq))
+        for session_id, seq in acks.items():
+            await self._send(Ack(session=session_id, seq=seq))
         acks.clear()
 
+    def _complete_calls(self, session_id: str) -> None:
+        for call in self._calls.values():
+            if call.session_id == session_id:
+                self._complete(call)
 
-def _check_text(items: list[EncodedEntry]) -> None:
-    """Entries are passed on as they are; one that is no UTF-8 would cut off everybody who listens."""
+    def _complete(self, call: _PendingCall) -> None:
+        """Return the reply to the caller if its events are committed, so that the caller can read what it changed."""
+        reply = call.reply
+        if reply is None or call.result.done():
+            return
+        if reply.seq <= self._stored_seq.get(call.session_id, 0):
+            call.result.set_result(reply)
+
+
+def _check_utf8(entries: list[EncodedEntry]) -> None:
+    """Raise LinkClosed for an entry that is not UTF-8. It would be published as it is and break every client."""
     try:
-        for item in items:
-            str(item.body, "utf-8")
+        for entry in entries:
+            str(entry.body, "utf-8")
     except UnicodeDecodeError:
         raise LinkClosed("an event is not UTF-8") from None

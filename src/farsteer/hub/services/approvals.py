@@ -1,4 +1,4 @@
-"""The approvals inbox: everything that waits for a person. The first answer wins, and the others are told."""
+"""Approvals: the inbox of everything that waits for a person, and the answers. The first answer wins."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from farsteer.core.approvals import Answer, Approval, check_answer
 from farsteer.core.commands import AnswerApproval
 from farsteer.core.errors import AlreadyAnswered, NotFound
 from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import SessionRow
-from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Resolution, Store
 
-_REMEMBERED = 4096
+_MAX_ANSWERED = 4096
 
 
 class Approvals:
-    def __init__(self, store: Store, machines: Machines) -> None:
+    """Lists and answers approvals.
+
+    The runner decides which answer is the first. The locks and the recent answers that this process keeps only let it
+    refuse a later answer without asking the runner, so several hubs need no replacement for them.
+    """
+
+    def __init__(self, store: Store, links: MachineLinks) -> None:
         self._store = store
-        self._machines = machines
-        self._answering: dict[tuple[str, str], asyncio.Lock] = {}
+        self._links = links
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self._answered: OrderedDict[tuple[str, str], Resolution] = OrderedDict()
-        """Answers whose event may not have reached the store yet."""
+        """Answers whose event may not be stored yet."""
 
     async def inbox(self, caller: Caller) -> ApprovalsResponse:
-        """Everything in the namespace that waits for a person, oldest first."""
+        """Return all open approvals of the namespace, oldest first."""
         caller.require(Scope.READ)
         rows = await self._store.list_sessions_with_approvals(caller.namespace)
         views = [
@@ -46,47 +52,47 @@ class Approvals:
     async def answer(
         self, caller: Caller, session_id: str, approval_id: str, answer: Answer
     ) -> ApprovalAnswered:
-        """The first answer wins; later ones get AlreadyAnswered with details `outcome` and `by`."""
+        """Answer an approval. Raises NotFound, and AlreadyAnswered with the details `outcome` and `by`."""
         caller.require(Scope.APPROVE)
         row = await self._store.get_session(caller.namespace, session_id)
         key = (session_id, approval_id)
-        lock = self._answering.setdefault(key, asyncio.Lock())
+        lock = self._locks.setdefault(key, asyncio.Lock())
         try:
             async with lock:
                 return await self._answer(caller, row, approval_id, answer)
         finally:
             if not lock.locked():
-                self._answering.pop(key, None)
+                self._locks.pop(key, None)
 
     async def _answer(
         self, caller: Caller, row: SessionRow, approval_id: str, answer: Answer
     ) -> ApprovalAnswered:
-        approval = await self._open(caller, row, approval_id)
-        whole = check_answer(approval, msgspec.structs.replace(answer, by=caller.name))
-        command = AnswerApproval(approval_id=approval_id, answer=whole)
-        await self._machines.call(caller.namespace, row.machine_id, row.id, command)
-        self._remember(row.id, approval_id, Resolution(whole.outcome, whole.by))
-        return ApprovalAnswered(ok=True, outcome=whole.outcome, by=whole.by)
+        approval = await self._find_open(caller, row, approval_id)
+        checked = check_answer(approval, msgspec.structs.replace(answer, by=caller.name))
+        command = AnswerApproval(approval_id=approval_id, answer=checked)
+        await self._links.call(caller.namespace, row.machine_id, row.id, command)
+        self._add_answered(row.id, approval_id, Resolution(checked.outcome, checked.by))
+        return ApprovalAnswered(ok=True, outcome=checked.outcome, by=checked.by)
 
-    async def _open(self, caller: Caller, row: SessionRow, approval_id: str) -> Approval:
-        """An agent may ask again under the same id: an approval that is open has not been answered."""
+    async def _find_open(self, caller: Caller, row: SessionRow, approval_id: str) -> Approval:
+        """Return the open approval. An agent may reuse an id, so an open approval counts even if one was resolved."""
         key = (row.id, approval_id)
         resolved = await self._store.find_resolution(caller.namespace, row.id, approval_id)
         if resolved is not None:
             self._answered.pop(key, None)
-        ended = self._answered.get(key)
-        if ended is None:
+        answered = self._answered.get(key)
+        if answered is None:
             for approval in row.state.approvals:
                 if approval.id == approval_id:
                     return approval
-            ended = resolved
-        if ended is None:
+            answered = resolved
+        if answered is None:
             raise NotFound("no such approval")
         raise AlreadyAnswered(
-            f"already answered: {ended.outcome.value}", outcome=ended.outcome.value, by=ended.by
+            f"already answered: {answered.outcome.value}", outcome=answered.outcome.value, by=answered.by
         )
 
-    def _remember(self, session_id: str, approval_id: str, resolved: Resolution) -> None:
+    def _add_answered(self, session_id: str, approval_id: str, resolved: Resolution) -> None:
         self._answered[session_id, approval_id] = resolved
-        if len(self._answered) > _REMEMBERED:
+        if len(self._answered) > _MAX_ANSWERED:
             self._answered.popitem(last=False)

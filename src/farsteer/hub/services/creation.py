@@ -1,15 +1,17 @@
-"""Creating a session: every step told to the caller, the same answer to the same request, nothing left of a failure."""
+"""Creation of sessions: new ones, forks and imports.
+
+A creation logs its steps for the caller, leaves nothing behind when it fails, and gives the same result to a repeated
+request with the same idempotency key.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from farsteer.core.api import CreateSession, LogLineView, SessionCreated, SessionNotCreated
+from farsteer.core.api import CreateSession, LogLineView, SessionCreated
 from farsteer.core.clock import now_ms
 from farsteer.core.commands import Create
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline
@@ -20,175 +22,208 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionType
 from farsteer.core.wire import decode, encode
 from farsteer.hub.auth.caller import Caller
-from farsteer.hub.dispatch import Dispatch
+from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.services.machines import Machines
+from farsteer.hub.services.messages import MessageDelivery
 from farsteer.hub.store.base import Store, StoredResponse
-from farsteer.hub.tasks import Tasks
+from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import LogLine, Reply
 
 DEFAULT_SOURCE = "external-api"
-Prepare = Callable[[], Awaitable[SessionSpec]]
-"""Makes what is to be created; an error of it is a failed creation."""
-Fill = Callable[[SessionSpec], Awaitable[tuple[SessionSpec, str]]]
-"""Puts something into a session before its runner hears of it: what the session is then, and what to tell."""
-_MAX_KEY = 255
+_MAX_KEY_LENGTH = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
-    """How a creation ended: the body the document describes, and the HTTP status that says the same."""
+class CreationFailed:
+    """The session was not created. Nothing is left of it."""
 
-    status: int
-    body: SessionCreated | SessionNotCreated
+    error: FarsteerError
+    logs: list[LogLineView]
+    """The steps up to the failure."""
+
+
+CreationResult = SessionCreated | CreationFailed
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
-    digest: bytes
-    task: asyncio.Task[Creation]
+class NewSession:
+    """What to create, for `SessionCreator.create`."""
+
+    request: object
+    """What the caller asked for. An idempotency key is bound to this value."""
+    make_spec: Callable[[], Awaitable[SessionSpec]]
+    """Returns the specification. Not called if an earlier result is returned. Its errors make the creation fail."""
+    prompt: str | None = None
+    """The first message."""
+    copy_log: Callable[[SessionSpec], Awaitable[tuple[SessionSpec, str]]] | None = None
+    """Fills the log before the runner creates the session. Returns the new specification and a line for the logs."""
 
 
-class _Steps:
-    """What was done so far, as the caller will read it."""
+class RunningCreations:
+    """The creations with an idempotency key that are in progress.
+
+    They are known to this process only. With several hubs, a repeated request that reaches another hub while the first
+    is in progress would create a second session. A second hub has to replace this class by one that reserves the key
+    in the store when a creation begins; a finished creation is found in the store already (`Store.find_response`).
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, str], tuple[bytes, asyncio.Task[CreationResult]]] = {}
+
+    def find(self, namespace: str, key: str, digest: bytes) -> asyncio.Task[CreationResult] | None:
+        """Return the creation in progress. Raises Conflict if its request has another digest."""
+        found = self._tasks.get((namespace, key))
+        if found is None:
+            return None
+        _check_same_request(found[0], digest)
+        return found[1]
+
+    def add(self, namespace: str, key: str, digest: bytes, task: asyncio.Task[CreationResult]) -> None:
+        self._tasks[namespace, key] = (digest, task)
+        task.add_done_callback(lambda _: self._tasks.pop((namespace, key)))
+
+
+class CreationLog:
+    """The steps of a creation, as the caller will read them."""
 
     def __init__(self) -> None:
         self.lines: list[LogLineView] = []
-        self.current = "machine"
+        self.step = "machine"
 
-    def note(self, message: str) -> None:
-        self._add(self.current, message, "ok", None)
+    def add(self, message: str) -> None:
+        self._add(message, "ok", None)
 
-    def fail(self, error: FarsteerError) -> None:
-        if not any(line.status == "error" for line in self.lines):  # the runner may have told it already
-            self._add(self.current, error.message, "error", error.code.value)
+    def add_error(self, error: FarsteerError) -> None:
+        """Add the error that ended the creation, unless the runner has logged one."""
+        if not any(line.status == "error" for line in self.lines):
+            self._add(error.message, "error", error.code.value)
 
     def extend(self, lines: list[LogLine]) -> None:
+        """Add the steps that the runner took."""
         self.lines += [
-            LogLineView(timestamp=x.timestamp, step=x.step, message=x.message, status=x.status, code=x.code)
-            for x in lines
-        ]
+            LogLineView(
+                timestamp=line.timestamp, step=line.step, message=line.message, status=line.status, code=line.code
+            )
+            for line in lines
+        ]  # fmt: skip
 
-    def _add(self, step: str, message: str, status: str, code: str | None) -> None:
-        self.lines.append(
-            LogLineView(timestamp=now_ms(), step=step, message=message, status=status, code=code)
-        )
+    def _add(self, message: str, status: str, code: str | None) -> None:
+        line = LogLineView(timestamp=now_ms(), step=self.step, message=message, status=status, code=code)
+        self.lines.append(line)
 
 
-class Creator:
+class SessionCreator:
     def __init__(
-        self, store: Store, machines: Machines, dispatch: Dispatch, tasks: Tasks, metrics: Metrics
+        self,
+        store: Store,
+        links: MachineLinks,
+        delivery: MessageDelivery,
+        tasks: BackgroundTasks,
+        metrics: Metrics,
     ) -> None:
         self._store = store
-        self._machines = machines
-        self._dispatch = dispatch
+        self._links = links
+        self._delivery = delivery
         self._tasks = tasks
         self._metrics = metrics
-        self._running: dict[tuple[str, str], _Running] = {}
+        self._running = RunningCreations()
 
-    async def create(self, caller: Caller, request: CreateSession, key: str | None) -> Creation:
-        async def prepare() -> SessionSpec:
-            return _spec(request)
+    async def create_requested(
+        self, caller: Caller, request: CreateSession, idempotency_key: str | None
+    ) -> CreationResult:
+        """Create the session that a client describes. Raises as `create` does."""
 
-        return await self.make(caller, prepare, request, key, prompt=request.prompt)
+        async def make_spec() -> SessionSpec:
+            return _requested_spec(request)
 
-    async def make(
-        self, caller: Caller, prepare: Prepare, request: object, key: str | None, *, prompt: str | None = None,
-        fill: Fill | None = None,
-    ) -> Creation:  # fmt: skip
-        """Create what `prepare` says. `request` is what the caller asked for: the key stands for exactly that.
+        return await self.create(caller, NewSession(request, make_spec, request.prompt), idempotency_key)
 
-        A creation goes on when its caller goes away; with the same key it can be asked for again.
+    async def create(self, caller: Caller, new: NewSession, idempotency_key: str | None) -> CreationResult:
+        """Create a session. Creation continues if this call is cancelled; repeating it with the key returns the result.
+
+        Raises only for the key: BadRequest if it is malformed, Conflict (`idempotency_mismatch`) if it was used for
+        another request. Every other error is returned as `CreationFailed`.
         """
-        work = partial(self._create, caller, prepare, prompt, fill)
-        if key is None:
-            return await asyncio.shield(self._start(work(None)))
-        if not key.strip() or len(key) > _MAX_KEY:
-            raise BadRequest(f"an Idempotency-Key has 1 to {_MAX_KEY} characters")
-        digest = hashlib.sha256(encode(request)).digest()
-        running = self._running.get((caller.namespace, key))
-        if running is None:
-            recalled = await self._store.find_response(caller.namespace, key)
-            if recalled is not None:
-                _same(recalled.digest, digest)
-                return Creation(200, decode(recalled.response, SessionCreated))
-            running = self._running.get((caller.namespace, key))
-        if running is None:
-            task = self._start(work((key, digest)))
-            running = self._running[caller.namespace, key] = _Running(digest, task)
-            task.add_done_callback(lambda _: self._running.pop((caller.namespace, key)))
-        _same(running.digest, digest)
-        return await asyncio.shield(running.task)
+        if idempotency_key is None:
+            return await asyncio.shield(self._start(caller, new, None))
+        if not idempotency_key.strip() or len(idempotency_key) > _MAX_KEY_LENGTH:
+            raise BadRequest(f"an Idempotency-Key has 1 to {_MAX_KEY_LENGTH} characters")
+        digest = hashlib.sha256(encode(new.request)).digest()
+        task = self._running.find(caller.namespace, idempotency_key, digest)
+        if task is None:
+            stored = await self._store.find_response(caller.namespace, idempotency_key)
+            if stored is not None:
+                _check_same_request(stored.digest, digest)
+                return decode(stored.response, SessionCreated)
+            # Another request with the key may have begun while the store was read.
+            task = self._running.find(caller.namespace, idempotency_key, digest)
+        if task is None:
+            task = self._start(caller, new, (idempotency_key, digest))
+            self._running.add(caller.namespace, idempotency_key, digest, task)
+        return await asyncio.shield(task)
 
-    def _start(self, work: Coroutine[Any, Any, Creation]) -> asyncio.Task[Creation]:
-        return self._tasks.spawn(work, "creation of a session")
+    def _start(
+        self, caller: Caller, new: NewSession, key: tuple[str, bytes] | None
+    ) -> asyncio.Task[CreationResult]:
+        return self._tasks.spawn(self._create(caller, new, key), "creation of a session")
 
-    async def _create(
-        self, caller: Caller, prepare: Prepare, prompt: str | None, fill: Fill | None,
-        remember: tuple[str, bytes] | None,
-    ) -> Creation:  # fmt: skip
-        steps = _Steps()
+    async def _create(self, caller: Caller, new: NewSession, key: tuple[str, bytes] | None) -> CreationResult:
+        log = CreationLog()
         try:
-            session_id = await self._run(caller, prepare, prompt, fill, remember, steps)
+            created = await self._create_session(caller, new, key, log)
         except FarsteerError as error:
-            steps.fail(error)
-            # The document knows no details; whose conversation it is already is of imports only.
-            known = error.details.get("session")
-            details = None if known is None else {"session": known}
-            body = SessionNotCreated(message=error.message, logs=steps.lines, details=details)
-            return Creation(error.status, body)
+            log.add_error(error)
+            return CreationFailed(error, log.lines)
         self._metrics.sessions_created += 1
-        return Creation(200, SessionCreated(session_id=session_id, logs=steps.lines))
+        return created
 
-    async def _run(
-        self,
-        caller: Caller,
-        prepare: Prepare,
-        prompt: str | None,
-        fill: Fill | None,
-        remember: tuple[str, bytes] | None,
-        steps: _Steps,
-    ) -> str:
-        spec = await prepare()
-        machine = await self._store.get_machine(caller.namespace, spec.machine_id)
+    async def _create_session(
+        self, caller: Caller, new: NewSession, key: tuple[str, bytes] | None, log: CreationLog
+    ) -> SessionCreated:
+        namespace = caller.namespace
+        spec = await new.make_spec()
+        machine = await self._store.get_machine(namespace, spec.machine_id)
         if not machine.active:
             raise MachineOffline
-        steps.note(f"{machine.name or machine.host} is online")
-        steps.current = "create"
-        item = None if prompt is None else _first_message(prompt, caller)
-        await self._store.begin_session(caller.namespace, spec.without_secrets)
+        log.add(f"{machine.name or machine.host} is online")
+        log.step = "create"
+        item = None if new.prompt is None else _first_message(new.prompt, caller)
+        await self._store.begin_session(namespace, spec.without_secrets)
         reply: Reply | None = None
         try:
-            if fill is not None:
-                spec, told = await fill(spec)
-                steps.note(told)
-            reply = await self._machines.ask(caller.namespace, spec.machine_id, spec.id, Create(spec=spec))
-            steps.extend(reply.logs)
+            if new.copy_log is not None:
+                spec, message = await new.copy_log(spec)
+                log.add(message)
+            reply = await self._links.request(namespace, spec.machine_id, spec.id, Create(spec=spec))
+            log.extend(reply.logs)
             if reply.error is not None:
                 raise reply.error.to_error()
             if item is not None:
-                steps.current = "prompt"
-                steps.note("the first message is queued")
-            answer = encode(SessionCreated(session_id=spec.id, logs=steps.lines))
-            response = None if remember is None else StoredResponse(*remember, answer)
+                log.step = "prompt"
+                log.add("the first message is queued")
+            created = SessionCreated(session_id=spec.id, logs=log.lines)
+            response = None if key is None else StoredResponse(*key, encode(created))
             await self._store.finish_session(spec.id, reply.state, first_message=item, response=response)
         except BaseException:
             refused = reply is not None and reply.error is not None
-            undoing = self._undo(caller.namespace, spec, there=not refused)
-            await asyncio.shield(self._tasks.spawn(undoing, "end of a failed creation"))
+            undo = self._undo(namespace, spec, on_machine=not refused)
+            await asyncio.shield(self._tasks.spawn(undo, "cleanup of a failed creation"))
             raise
         if item is not None:
-            self._dispatch.kick(caller.namespace, spec.machine_id, spec.id)
-        return spec.id
+            self._delivery.start(namespace, spec.machine_id, spec.id)
+        return created
 
-    async def _undo(self, namespace: str, spec: SessionSpec, *, there: bool) -> None:
-        """First the row, then the runner: one whose link is down will hear that the session is unknown."""
-        await self._store.discard_session(spec.id, keep_tombstone=there)
-        if there:
-            self._machines.forget(namespace, spec.machine_id, spec.id)
+    async def _undo(self, namespace: str, spec: SessionSpec, *, on_machine: bool) -> None:
+        """Discard the row, then delete the session on its machine, where it may exist if `on_machine`.
+
+        The row goes first: a runner that is offline learns from the missing row that the session is deleted.
+        """
+        await self._store.discard_session(spec.id, keep_tombstone=on_machine)
+        if on_machine:
+            self._links.delete_session(namespace, spec.machine_id, spec.id)
 
 
-def _same(known: bytes, given: bytes) -> None:
+def _check_same_request(known: bytes, given: bytes) -> None:
     if known != given:
         raise Conflict(
             "this Idempotency-Key was used for another request", code=ErrorCode.IDEMPOTENCY_MISMATCH
@@ -199,10 +234,10 @@ def _first_message(text: str, caller: Caller) -> QueueItem:
     return QueueItem(id=new_id(), text=text, created_at=now_ms(), sent_from=caller.name)
 
 
-def _spec(request: CreateSession) -> SessionSpec:
+def _requested_spec(request: CreateSession) -> SessionSpec:
     servers = tuple(server.server() for server in request.mcp_servers)
-    if (wrong := find_fault(servers)) is not None:
-        raise BadRequest(wrong)
+    if (fault := find_fault(servers)) is not None:
+        raise BadRequest(fault)
     options = {"claudeAgent": request.claude_agent, "openrouterModel": request.openrouter_model}
     model = request.model
     if model is None and request.model_mode != "default":

@@ -1,4 +1,8 @@
-"""Exporting a session: what a person sees of it, as a stream that holds two pages of the log at a time."""
+"""Exports: a session as a JSONL or Markdown file, streamed page by page.
+
+Texts in a log come from people and agents and may contain anything. In the Markdown form none of them can close a code
+fence or a fold that is not its own.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import unified_diff
 from typing import Literal
-from urllib.parse import quote
 
 import msgspec
 
@@ -28,20 +31,30 @@ from farsteer.hub.store.base import LogPage, Store
 ExportFormat = Literal["jsonl", "markdown"]
 
 VERSION = 1
-"""Of the JSONL's own format: what its first line and its entries mean."""
-_PAGE = 500
-_NAME_CHARS = 60
-_MEDIA = {"jsonl": "application/x-ndjson", "markdown": "text/markdown; charset=utf-8"}
-_SUFFIX = {"jsonl": "jsonl", "markdown": "md"}
+"""The version of the JSONL format: the fields of its first line and the form of its entries."""
+_PAGE_SIZE = 500
+_MAX_TITLE_CHARS = 60
+_SUFFIXES: dict[ExportFormat, str] = {"jsonl": "jsonl", "markdown": "md"}
+
+_MAX_OPEN = 100
+_MAX_OPEN_CHARS = 4 * 1024 * 1024
+"""How many tool calls and approvals may be open, and the text of the tool calls. Above it the oldest is written."""
+_MAX_DIFF_LINES = 2000
+"""A longer pair of texts is compared at its ends only, because a full diff takes too long."""
+
+_FOLD_TAG = re.compile(r"<(?=/?(?:details|summary)\b)", re.IGNORECASE)
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_BACKTICKS = re.compile(r"`+")
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`chunks` raises NotFound if the session is deleted meanwhile: such an export is not whole."""
-
-    media_type: str
-    disposition: str
+    filename: str
+    """Made from the session's title."""
+    ascii_filename: str
+    """Equal to `filename` if that is ASCII, else a name without the title."""
     chunks: AsyncGenerator[bytes]
+    """The file. Raises NotFound if the session is deleted meanwhile; the export is then incomplete."""
 
 
 class Exports:
@@ -49,14 +62,17 @@ class Exports:
         self._store = store
 
     async def export(self, caller: Caller, session_id: str, kind: ExportFormat) -> Export:
-        """The session as it is now; what it says from now on is not in it."""
+        """Return the visible log as it is now. Later entries are not part of it."""
         caller.require(Scope.READ)
         row = await self._store.get_session(caller.namespace, session_id)
         chunks = self._jsonl(row) if kind == "jsonl" else self._markdown(row)
-        return Export(_MEDIA[kind], _disposition(row, _SUFFIX[kind]), chunks)
+        title = "-".join(re.findall(r"\w+", row.state.title or ""))[:_MAX_TITLE_CHARS].strip("-_")
+        end = f"{row.id[:8]}.{_SUFFIXES[kind]}"
+        filename = f"{title or 'session'}-{end}"
+        return Export(filename, filename if title.isascii() else f"session-{end}", chunks)
 
     async def pages(self, caller: Caller, session_id: str) -> AsyncGenerator[list[bytes]]:
-        """The encoded entries of the session as it is now, oldest first."""
+        """Yield the encoded entries of the log as it is now, oldest first."""
         caller.require(Scope.READ)
         row = await self._store.get_session(caller.namespace, session_id)
         async with aclosing(self._pages(row)) as pages:
@@ -73,25 +89,27 @@ class Exports:
         }
         yield encode(head) + b"\n"
         async for bodies in self._pages(row):
-            yield b"".join(b"%b\n" % _one_line(body) for body in bodies)
+            yield b"".join(b"%b\n" % _on_one_line(body) for body in bodies)
 
     async def _markdown(self, row: SessionRow) -> AsyncGenerator[bytes]:
         transcript = MarkdownTranscript()
-        yield transcript.head(session_view(row)).encode()
+        yield transcript.render_head(session_view(row)).encode()
 
         def render(bodies: list[bytes]) -> bytes:
-            return transcript.add(decode_entry(body) for body in bodies).encode()
+            return transcript.render(decode_entry(body) for body in bodies).encode()
 
         async for bodies in self._pages(row):
-            # Comparing texts takes its time, and others have messages to send.
+            # In a thread, because diffs are slow and would block the event loop.
             yield await asyncio.to_thread(render, bodies)
-        yield transcript.end().encode()
+        yield transcript.render_end().encode()
 
     async def _pages(self, row: SessionRow) -> AsyncGenerator[list[bytes]]:
-        """While one page is used the next is read."""
+        """Yield the pages of the log. The next page is read while one is used."""
 
         def read(after: int) -> asyncio.Task[LogPage]:
-            page = self._store.read_page(row.namespace, row.id, limit=_PAGE, before=row.seq + 1, after=after)
+            page = self._store.read_page(
+                row.namespace, row.id, limit=_PAGE_SIZE, before=row.seq + 1, after=after
+            )
             return asyncio.get_running_loop().create_task(page)
 
         reading = read(0)
@@ -101,163 +119,147 @@ class Exports:
                 yield page.bodies
         finally:
             if not reading.cancel() and not reading.cancelled():
-                # Who leaves early does not want to know how the next page went.
+                # The reader left early; retrieve the error of the unused page so that asyncio does not log it.
                 reading.exception()
 
 
-def _one_line(body: bytes) -> bytes:
-    """A newline between two tokens is sound JSON, and would be two lines here."""
+def _on_one_line(body: bytes) -> bytes:
+    """Replace newlines, which JSON allows between tokens and JSONL does not."""
     return body.replace(b"\n", b" ") if b"\n" in body else body
 
 
-def _disposition(row: SessionRow, suffix: str) -> str:
-    """A name for the file that any system takes, and beside it one in the title's own letters."""
-    title = "-".join(re.findall(r"\w+", row.state.title or ""))[:_NAME_CHARS].strip("-_")
-    end = f"{row.id[:8]}.{suffix}"
-    if title.isascii():
-        return f'attachment; filename="{title or "session"}-{end}"'
-    own = quote(f"{title}-{end}")
-    return f"attachment; filename=\"session-{end}\"; filename*=UTF-8''{own}"
-
-
-_MAX_OPEN = 100
-_MAX_OPEN_CHARS = 4 * 1024 * 1024
-"""Tools whose end has not been seen; the oldest is written down as it stands when there are more."""
-_DIFF_LINES = 2000
-"""A longer pair of texts is compared at its ends only: a good diff of it takes too long."""
-
-_FOLD = re.compile(r"<(?=/?(?:details|summary)\b)", re.IGNORECASE)
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
-_TICKS = re.compile(r"`+")
-
-
 class MarkdownTranscript:
-    """Holds what is not finished yet, and no more."""
+    """Renders a log as Markdown, entry by entry. Keeps only unfinished tool calls and open approvals."""
 
     def __init__(self) -> None:
         self._tools: OrderedDict[str, ev.ToolCall] = OrderedDict()
         self._tool_chars = 0
-        self._asked: OrderedDict[str, str] = OrderedDict()
+        self._open_approvals: OrderedDict[str, str] = OrderedDict()
         self._messages = 0
 
-    def head(self, session: SessionView) -> str:
+    def render_head(self, session: SessionView) -> str:
+        """Return the title and the facts about the session."""
         facts = [
             ("Agent", session.agent if session.model is None else f"{session.agent}, {session.model}"),
-            ("Directory", code(session.directory)),
-            ("Machine", code(session.machine_id)),
-            ("Session", code(session.id)),
-            ("Created", _time(session.created_at)),
-            ("Last change", _time(session.updated_at)),
-            ("Used", _usage(session)),
+            ("Directory", code_span(session.directory)),
+            ("Machine", code_span(session.machine_id)),
+            ("Session", code_span(session.id)),
+            ("Created", _format_time(session.created_at)),
+            ("Last change", _format_time(session.updated_at)),
+            ("Used", _format_usage(session)),
         ]
         lines = [f"- {name}: {value}" for name, value in facts if value]
-        return f"# {_line(session.title or 'Session')}\n\n" + "\n".join(lines) + "\n"
+        return f"# {_single_line(session.title or 'Session')}\n\n" + "\n".join(lines) + "\n"
 
-    def add(self, entries: Iterable[Entry]) -> str:
-        return "".join(f"\n{block}\n" for entry in entries for block in self._blocks(entry))
+    def render(self, entries: Iterable[Entry]) -> str:
+        """Return the next part of the conversation."""
+        return "".join(f"\n{block}\n" for entry in entries for block in self._render(entry))
 
-    def end(self) -> str:
-        return "".join(f"\n{block}\n" for block in self._unfinished())
+    def render_end(self) -> str:
+        """Return what was still open at the end of the log."""
+        return "".join(f"\n{block}\n" for block in self._render_unfinished())
 
-    def _blocks(self, entry: Entry) -> Iterator[str]:
+    def _render(self, entry: Entry) -> Iterator[str]:
         event = entry.content
         match event:
             case ev.UserMessage():
                 self._messages += 1
-                sender = "" if event.sent_from is None else f" · {_line(event.sent_from)}"
-                yield f"## {self._messages} · {_time(entry.created_at)}{sender}"
-                yield _quoted(event.text)
+                sender = "" if event.sent_from is None else f" · {_single_line(event.sent_from)}"
+                yield f"## {self._messages} · {_format_time(entry.created_at)}{sender}"
+                yield _quote(event.text)
                 for file in event.attachments:
-                    yield f"*Attached: {code(file.name)} ({_line(file.mime_type)})*"
+                    yield f"*Attached: {code_span(file.name)} ({_single_line(file.mime_type)})*"
             case ev.AgentMessage():
-                yield closed(event.text) + ("\n\n*(cut short)*" if event.partial else "")
+                yield close_fences(event.text) + ("\n\n*(cut short)*" if event.partial else "")
             case ev.AgentThought():
-                yield folded("Thought", event.text)
+                yield fold("Thought", event.text)
             case ev.ToolCall():
                 yield from self._begin_tool(event)
             case ev.ToolCallUpdate():
                 yield from self._update_tool(event)
             case ev.Plan():
-                yield "\n".join(_step(step) for step in event.entries) or "*The plan is empty.*"
+                yield "\n".join(_plan_step(step) for step in event.entries) or "*The plan is empty.*"
             case ev.ApprovalRequested():
-                self._asked[event.approval.id] = event.approval.title
-                if len(self._asked) > _MAX_OPEN:
-                    self._asked.popitem(last=False)
+                self._open_approvals[event.approval.id] = event.approval.title
+                if len(self._open_approvals) > _MAX_OPEN:
+                    self._open_approvals.popitem(last=False)
             case ev.ApprovalResolved():
-                yield self._resolved(event)
+                yield self._render_resolved(event)
             case ev.TurnEnd():
-                yield from self._unfinished()
+                yield from self._render_unfinished()
                 if event.reason is not TurnEndReason.END_TURN:
-                    why = f": {_line(event.error)}" if event.error else ""
+                    why = f": {_single_line(event.error)}" if event.error else ""
                     yield f"*The turn ended: {event.reason.value}{why}*"
             case ev.Notice():
-                yield f"*{_line(event.level).capitalize()}: {_line(event.text)}*"
+                yield f"*{_single_line(event.level).capitalize()}: {_single_line(event.text)}*"
             case ev.Rewound():
                 yield "*The conversation was rewound to here.*"
             case _:
                 pass
 
-    # -- tools
-
     def _begin_tool(self, call: ev.ToolCall) -> Iterator[str]:
         if call.status.final:
-            yield _tool(call, None)
+            yield _render_tool(call, None)
             return
         self._tools[call.tool_call_id] = call
-        self._tool_chars += _size(call)
+        self._tool_chars += _text_size(call)
         while self._tools and (len(self._tools) > _MAX_OPEN or self._tool_chars > _MAX_OPEN_CHARS):
             yield self._close_tool(next(iter(self._tools)), None)
 
     def _update_tool(self, update: ev.ToolCallUpdate) -> Iterator[str]:
         call = self._tools.get(update.tool_call_id)
         if call is None:
-            return  # it had its end, or was written down for want of room
+            return  # It has ended, or was written early because too many were open.
         changed = msgspec.structs.replace(
             call,
             status=update.status or call.status,
             title=update.title or call.title,
             content=update.content or call.content,
         )
-        self._tool_chars += _size(changed) - _size(call)
+        self._tool_chars += _text_size(changed) - _text_size(call)
         self._tools[update.tool_call_id] = changed
         if changed.status.final:
             yield self._close_tool(update.tool_call_id, update.output)
 
     def _close_tool(self, id: str, output: object) -> str:
         call = self._tools.pop(id)
-        self._tool_chars -= _size(call)
-        return _tool(call, output)
+        self._tool_chars -= _text_size(call)
+        return _render_tool(call, output)
 
-    def _unfinished(self) -> Iterator[str]:
+    def _render_unfinished(self) -> Iterator[str]:
         for id in [*self._tools]:
             yield self._close_tool(id, None)
-        for title in self._asked.values():
-            yield f"*Asked: {_line(title)}, and not answered*"
-        self._asked.clear()
+        for title in self._open_approvals.values():
+            yield f"*Asked: {_single_line(title)}, and not answered*"
+        self._open_approvals.clear()
 
-    def _resolved(self, event: ev.ApprovalResolved) -> str:
-        title = self._asked.pop(event.approval_id, "a person's answer")
-        by = f" by {_line(event.by)}" if event.by else ""
-        said = "; ".join(", ".join(chosen) for chosen in (event.answers or {}).values())
-        words = [text for text in (said, event.message) if text]
-        more = f" ({_line('; '.join(words))})" if words else ""
-        return f"*Asked: {_line(title)}, {event.outcome.value.replace('_', ' ')}{by}{more}*"
+    def _render_resolved(self, event: ev.ApprovalResolved) -> str:
+        title = self._open_approvals.pop(event.approval_id, "a person's answer")
+        by = f" by {_single_line(event.by)}" if event.by else ""
+        chosen = "; ".join(", ".join(options) for options in (event.answers or {}).values())
+        words = [text for text in (chosen, event.message) if text]
+        more = f" ({_single_line('; '.join(words))})" if words else ""
+        return f"*Asked: {_single_line(title)}, {event.outcome.value.replace('_', ' ')}{by}{more}*"
 
 
-def _tool(call: ev.ToolCall, output: object) -> str:
-    parts = [f"**{_line(call.title)}** · {call.tool_kind.value} · {call.status.value.replace('_', ' ')}"]
+def _render_tool(call: ev.ToolCall, output: object) -> str:
+    parts = [
+        f"**{_single_line(call.title)}** · {call.tool_kind.value} · {call.status.value.replace('_', ' ')}"
+    ]
     for block in call.content:
         if isinstance(block, ev.DiffBlock):
-            parts.append(code(block.path))
-            parts.append(fenced(diff(block.old_text or "", block.new_text), "diff"))
+            parts.append(code_span(block.path))
+            parts.append(code_block(diff(block.old_text or "", block.new_text), "diff"))
         elif block.text:
-            parts.append(fenced(block.text))
+            parts.append(code_block(block.text))
     if not call.content and output not in (None, ""):
-        parts.append(fenced(output) if isinstance(output, str) else fenced(encode(output).decode(), "json"))
+        parts.append(
+            code_block(output) if isinstance(output, str) else code_block(encode(output).decode(), "json")
+        )
     return "\n\n".join(parts)
 
 
-def _size(call: ev.ToolCall) -> int:
+def _text_size(call: ev.ToolCall) -> int:
     return sum(
         len(block.text)
         if isinstance(block, ev.TextBlock)
@@ -268,7 +270,7 @@ def _size(call: ev.ToolCall) -> int:
 
 def diff(old: str, new: str) -> str:
     before, after = old.splitlines(), new.splitlines()
-    if len(before) + len(after) <= _DIFF_LINES:
+    if len(before) + len(after) <= _MAX_DIFF_LINES:
         return "\n".join([*unified_diff(before, after, lineterm="")][2:])
     head = 0
     while head < min(len(before), len(after)) and before[head] == after[head]:
@@ -281,26 +283,26 @@ def diff(old: str, new: str) -> str:
     return "\n".join([place, *(f"-{line}" for line in removed), *(f"+{line}" for line in added)])
 
 
-def fenced(text: str, language: str = "") -> str:
-    """The text in a fence that is longer than any run of backticks in it."""
+def code_block(text: str, language: str = "") -> str:
+    """Return the text in a fence that is longer than any run of backticks in it."""
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def code(text: str) -> str:
-    text = _line(text)
+def code_span(text: str) -> str:
+    text = _single_line(text)
     ticks = "`" * (_longest_run(text) + 1)
     space = " " if text.startswith("`") or text.endswith("`") else ""
     return f"{ticks}{space}{text}{space}{ticks}"
 
 
-def folded(summary: str, text: str) -> str:
-    inner = closed(_FOLD.sub("&lt;", text))
+def fold(summary: str, text: str) -> str:
+    inner = close_fences(_FOLD_TAG.sub("&lt;", text))
     return f"<details><summary>{summary}</summary>\n\n{inner}\n\n</details>"
 
 
-def closed(text: str) -> str:
-    """The text with its last fence closed: one that was cut short must not swallow what follows."""
+def close_fences(text: str) -> str:
+    """Return the text with its last fence closed, so that an incomplete text does not include what follows it."""
     fence = ""
     for line in text.splitlines():
         found = _FENCE.match(line)
@@ -315,29 +317,29 @@ def closed(text: str) -> str:
 
 
 def _longest_run(text: str) -> int:
-    return max(map(len, _TICKS.findall(text)), default=0)
+    return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
 
 
-def _line(text: str) -> str:
+def _single_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _step(step: ev.PlanEntry) -> str:
-    return f"- [{'x' if step.status == 'completed' else ' '}] {_line(step.content)}"
+def _plan_step(step: ev.PlanEntry) -> str:
+    return f"- [{'x' if step.status == 'completed' else ' '}] {_single_line(step.content)}"
 
 
-def _time(ms: int) -> str:
+def _format_time(ms: int) -> str:
     try:
         return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError, OSError):
         return "at an unknown time"
 
 
-def _usage(session: SessionView) -> str:
+def _format_usage(session: SessionView) -> str:
     used = session.usage
     tokens = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
     if not tokens and not used.output_tokens:

@@ -1,4 +1,4 @@
-"""Forking: a new session that begins as another one did, and leaves it as it is."""
+"""Forks: a new session that begins with a copy of another session's conversation."""
 
 from __future__ import annotations
 
@@ -10,60 +10,66 @@ from farsteer.core.events import UserMessage
 from farsteer.core.ids import new_id
 from farsteer.core.session import Fork, SessionSpec
 from farsteer.hub.auth.caller import Caller, Scope
-from farsteer.hub.capable import capabilities
 from farsteer.hub.rules.view import SessionRow
-from farsteer.hub.services.creation import Creation, Creator
+from farsteer.hub.services.creation import CreationResult, NewSession, SessionCreator
+from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import CopyProgress, Store
 
 _MAX_TITLE = 200
 
 
 class Forks:
-    def __init__(self, store: Store, creator: Creator) -> None:
+    def __init__(self, store: Store, machines: Machines, creator: SessionCreator) -> None:
         self._store = store
+        self._machines = machines
         self._creator = creator
 
     async def fork(
         self, caller: Caller, session_id: str, request: ForkSession, *, idempotency_key: str | None = None
-    ) -> Creation:
-        """What goes on in the source meanwhile, or happens to it later, changes nothing here."""
+    ) -> CreationResult:
+        """Create a session with a copy of the log up to `request.seq`. Later changes of the source do not affect it.
+
+        Fails with NotCapable if the agent cannot fork, and with Conflict if it has no conversation yet. Raises as
+        `SessionCreator.create` does.
+        """
         caller.require(Scope.WRITE)
         namespace = caller.namespace
 
-        async def prepare() -> SessionSpec:
+        async def make_spec() -> SessionSpec:
             row = await self._store.get_session(namespace, session_id)
-            if not (await capabilities(self._store, row)).fork:
+            if not (await self._machines.capabilities(row)).fork:
                 raise NotCapable("this agent cannot fork a conversation")
             if row.state.native_id is None or not row.state.registered:
-                raise Conflict("there is nothing to fork yet: the agent has no conversation to begin with")
-            upto = row.seq if request.seq is None else await self._upto(row, request.seq)
-            return _spec(row, request, upto)
+                raise Conflict("there is nothing to fork yet: the agent has no conversation")
+            last_seq = row.seq if request.seq is None else await self._last_copied_seq(row, request.seq)
+            return _fork_spec(row, request, last_seq)
 
-        async def fill(spec: SessionSpec) -> tuple[SessionSpec, str]:
+        async def copy_log(spec: SessionSpec) -> tuple[SessionSpec, str]:
             assert spec.fork is not None
             ranges = await self._store.visible_ranges(namespace, session_id, spec.fork.seq)
             copied = CopyProgress()
             while not copied.done:
                 copied = await self._store.copy_entries(namespace, session_id, spec.id, ranges, copied)
-            spec = replace(spec, fork=_begins_with(spec.fork, copied))
+            spec = replace(spec, fork=_agent_memory(spec.fork, copied))
             await self._store.finish_copy(spec, copied)
             return spec, f"{copied.count} entries copied"
 
-        asked = ("fork", session_id, request)
-        return await self._creator.make(caller, prepare, asked, idempotency_key, fill=fill)
+        new = NewSession(("fork", session_id, request), make_spec, copy_log=copy_log)
+        return await self._creator.create(caller, new, idempotency_key)
 
-    async def _upto(self, row: SessionRow, seq: int) -> int:
-        place = await self._store.find_rewind_point(row.namespace, row.id, seq)
-        return place.first_seq - 1 if isinstance(place.entry.content, UserMessage) else seq
+    async def _last_copied_seq(self, row: SessionRow, seq: int) -> int:
+        """A person's message is left out of the copy, together with the turn that it began."""
+        point = await self._store.find_rewind_point(row.namespace, row.id, seq)
+        return point.first_seq - 1 if isinstance(point.entry.content, UserMessage) else seq
 
 
-def _spec(source: SessionRow, request: ForkSession, upto: int) -> SessionSpec:
+def _fork_spec(source: SessionRow, request: ForkSession, last_seq: int) -> SessionSpec:
     state, spec = source.state, source.spec
     title = (request.title or "").strip() or f"Fork of {state.title or state.directory}"
     return SessionSpec(
         id=new_id(),
         machine_id=source.machine_id,
-        # A worktree is where it is; the fork works in the same one.
+        # If this is a worktree, the fork uses the same one.
         directory=state.directory,
         agent=state.agent,
         permission_mode=state.permission_mode,
@@ -75,14 +81,14 @@ def _spec(source: SessionRow, request: ForkSession, upto: int) -> SessionSpec:
         options=spec.options,
         mcp_servers=spec.mcp_servers,
         additional_directories=spec.additional_directories,
-        fork=Fork(session_id=source.id, seq=upto, native_id=state.native_id),
+        fork=Fork(session_id=source.id, seq=last_seq, native_id=state.native_id),
     )
 
 
-def _begins_with(fork: Fork, copied: CopyProgress) -> Fork:
-    """What the agent remembers: up to the last anchor, whatever has been added to its conversation by then.
+def _agent_memory(fork: Fork, copied: CopyProgress) -> Fork:
+    """Set which part of the source's conversation the agent takes over: up to the last anchor in the copy.
 
-    With no anchor but answers it takes over everything, rather than nothing. With no answer there is nothing to take.
+    Without an anchor it takes over everything if it has answered in the copy, and nothing otherwise.
     """
     native_id = fork.native_id if copied.answered else None
     return replace(fork, native_id=native_id, cut_at=copied.anchor, copied=copied.count)

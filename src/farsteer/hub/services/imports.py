@@ -1,4 +1,4 @@
-"""Importing: conversations that agents have on their machines, and making sessions of them."""
+"""Imports: listing the conversations that agents have stored on a machine, and making sessions of them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from farsteer.core.errors import AgentError, ErrorCode, MachineOffline
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.session import SessionSpec, StoredConversation
 from farsteer.hub.auth.caller import Caller, Scope
-from farsteer.hub.services.creation import Creation, Creator
-from farsteer.hub.services.machines import Machines
+from farsteer.hub.link.machine_links import MachineLinks
+from farsteer.hub.services.creation import CreationResult, NewSession, SessionCreator
 from farsteer.hub.store.base import Store
 
 SOURCE = "import"
 _NO_SESSION = ""
-"""The session of a call that goes to the machine itself."""
+"""The session id of a command that goes to the machine itself."""
 
 
 class Imports:
-    def __init__(self, store: Store, machines: Machines, creator: Creator) -> None:
+    def __init__(self, store: Store, links: MachineLinks, creator: SessionCreator) -> None:
         self._store = store
-        self._machines = machines
+        self._links = links
         self._creator = creator
 
     async def conversations(
         self, caller: Caller, machine_id: str, *, agent: str | None, directory: str | None, limit: int
     ) -> ConversationsResponse:
-        """What an agent has stored there, newest first; with no agent named, what all that can tell have."""
-        # It shows what is on a machine's disk and was never given to the hub: more than reading sessions.
+        """Return stored conversations, newest first: of `agent`, or of all agents that can list theirs."""
+        # WRITE, because this shows files of the machine that were never given to the hub.
         caller.require(Scope.WRITE)
         machine = await self._store.get_machine(caller.namespace, machine_id)
         if not machine.active:
@@ -39,47 +39,49 @@ class Imports:
         names = [agent] if agent is not None else [
             info.name for info in machine.agents if info.available and info.capabilities.import_history
         ]  # fmt: skip
+        queries = [ListConversations(agent=name, directory=directory, limit=limit) for name in names]
         found = await asyncio.gather(
-            *(
-                self._list(
-                    caller.namespace,
-                    machine_id,
-                    ListConversations(agent=name, directory=directory, limit=limit),
-                )
-                for name in names
-            )
-        )  # fmt: skip
-        merged = sorted((one for each in found for one in each), key=lambda one: -one.updated_at)
+            *(self._list_conversations(caller.namespace, machine_id, query) for query in queries)
+        )
+        merged = sorted(
+            (conversation for each in found for conversation in each),
+            key=lambda conversation: -conversation.updated_at,
+        )
         return ConversationsResponse(conversations=merged[:limit])
 
-    async def _list(
-        self, namespace: str, machine_id: str, wanted: ListConversations
+    async def _list_conversations(
+        self, namespace: str, machine_id: str, query: ListConversations
     ) -> list[StoredConversation]:
-        reply = await self._machines.call(namespace, machine_id, _NO_SESSION, wanted)
+        reply = await self._links.call(namespace, machine_id, _NO_SESSION, query)
         try:
             return msgspec.convert(reply.result, list[StoredConversation])
         except msgspec.ValidationError as error:
             raise AgentError(
-                f"the machine's answer cannot be read: {error}", code=ErrorCode.AGENT_PROTOCOL
+                f"the machine's answer is not valid: {error}", code=ErrorCode.AGENT_PROTOCOL
             ) from None
 
-    async def adopt(
+    async def import_conversation(
         self, caller: Caller, machine_id: str, request: ImportConversation, *, idempotency_key: str | None = None
-    ) -> Creation:  # fmt: skip
-        """Make a session of a conversation, which goes on under the agent's own name for it."""
+    ) -> CreationResult:  # fmt: skip
+        """Make a session of a stored conversation, which continues under its native id.
+
+        Fails with Conflict (details `session`) if it is a session already. Raises as `SessionCreator.create` does.
+        """
         caller.require(Scope.WRITE)
 
-        async def prepare() -> SessionSpec:
-            native = request.native_id
+        async def make_spec() -> SessionSpec:
+            native_id = request.native_id
             return SessionSpec(
-                id=native if is_uuid(native) and await self._store.is_session_id_unused(native) else new_id(),
+                id=native_id
+                if is_uuid(native_id) and await self._store.is_session_id_unused(native_id)
+                else new_id(),
                 machine_id=machine_id,
                 directory="",
                 agent=request.agent,
                 title=request.title,
                 source=SOURCE,
-                native_id=native,
+                native_id=native_id,
             )
 
-        asked = ("import", machine_id, request)
-        return await self._creator.make(caller, prepare, asked, idempotency_key)
+        new = NewSession(("import", machine_id, request), make_spec)
+        return await self._creator.create(caller, new, idempotency_key)

@@ -1,4 +1,4 @@
-"""Presence: who is connected, and who types where. Nothing of it is stored."""
+"""Presence: who is connected and who is typing. Nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -13,51 +13,60 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.feed import Feed, sync_event
+from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import SessionRow
-from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
-from farsteer.hub.tasks import Tasks
+from farsteer.hub.tasks import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
-_AT_REST = (SessionStatus.STOPPED, SessionStatus.FAILED)
-_CALM_SECONDS = 0.05
-"""When many come and go at once, one event tells of all of them."""
+_WITHOUT_PROCESS = (SessionStatus.STOPPED, SessionStatus.FAILED)
+_PUBLISH_DELAY_SECONDS = 0.05
+"""Collects connections that open and close at the same time into one event."""
 
 
 class Presence:
-    def __init__(self, store: Store, feed: Feed, machines: Machines, tasks: Tasks) -> None:
+    """The live connections of this process, and what their users type.
+
+    With several hubs, `online` would show only the users who are connected to the same hub. A second hub needs the
+    connections of the others, for example from the messages by which hubs also forward typing events.
+    """
+
+    def __init__(self, store: Store, feed: Feed, links: MachineLinks, tasks: BackgroundTasks) -> None:
         self._store = store
         self._feed = feed
-        self._machines = machines
+        self._links = links
         self._tasks = tasks
-        self._warming: set[str] = set()
-        self._there: dict[str, dict[str, OnlineUser]] = {}
+        self._prewarming: set[str] = set()
+        self._connections: dict[str, dict[str, OnlineUser]] = {}
+        """By namespace and connection id."""
         self._namespaces: dict[str, str] = {}
-        self._told: dict[str, list[OnlineUser]] = {}
+        """By connection id."""
+        self._published: dict[str, list[OnlineUser]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def typing(self, caller: Caller, session_id: str, request: Typing) -> None:
-        """Also a sign that a message is near: one that will need a process finds it started."""
+        """Publish what the caller types, and prewarm the session if the coming message needs a process."""
         caller.require(Scope.WRITE)
         row = await self._store.get_session(caller.namespace, session_id)
-        if request.text and row.reachable and row.state.status in _AT_REST and row.id not in self._warming:
-            self._warming.add(row.id)
-            self._tasks.spawn(self._warm(row), f"warming of {row.id}")
+        needs_process = row.reachable and row.state.status in _WITHOUT_PROCESS
+        if request.text and needs_process and row.id not in self._prewarming:
+            self._prewarming.add(row.id)
+            self._tasks.spawn(self._prewarm(row), f"prewarming of session {row.id}")
         client = request.client_id or caller.client_id or ""
         typing = {"email": caller.name, "clientId": client, "text": request.text, "updatedAt": now_ms()}
         self._publish(caller.namespace, "typing-changed", session_id, typing, f"{session_id}:{client}")
 
-    async def _warm(self, row: SessionRow) -> None:
+    async def _prewarm(self, row: SessionRow) -> None:
         try:
-            await self._machines.call(row.namespace, row.machine_id, row.id, Prewarm())
+            await self._links.call(row.namespace, row.machine_id, row.id, Prewarm())
         except FarsteerError as error:
-            _log.debug("session %s is not warmed: %s", row.id, error.message)
+            _log.debug("session %s was not prewarmed: %s", row.id, error.message)
         finally:
-            self._warming.discard(row.id)
+            self._prewarming.discard(row.id)
 
     def join(self, caller: Caller, connection_id: str, session_id: str | None = None) -> None:
-        """A live connection (a socket, an SSE stream) is there."""
+        """Add a live connection (a socket or an SSE stream), or replace the one with this id."""
         user = OnlineUser(
             email=caller.name,
             client_id=caller.client_id or "",
@@ -66,18 +75,18 @@ class Presence:
         )
         self.leave(connection_id)
         self._namespaces[connection_id] = caller.namespace
-        self._there.setdefault(caller.namespace, {})[connection_id] = user
-        self._tell_soon(caller.namespace)
+        self._connections.setdefault(caller.namespace, {})[connection_id] = user
+        self._publish_users_soon(caller.namespace)
 
     def leave(self, connection_id: str) -> None:
-        """It is gone. Idempotent."""
+        """Remove a connection. Idempotent."""
         namespace = self._namespaces.pop(connection_id, None)
         if namespace is not None:
-            del self._there[namespace][connection_id]
-            self._tell_soon(namespace)
+            del self._connections[namespace][connection_id]
+            self._publish_users_soon(namespace)
 
     def online(self, caller: Caller) -> OnlineUsersResponse:
-        """Each user once for each client and session, however many connections that is."""
+        """Return each user once per client and session, whatever the number of connections."""
         caller.require(Scope.READ)
         return OnlineUsersResponse(users=self._users(caller.namespace))
 
@@ -90,25 +99,25 @@ class Presence:
         return list(
             {
                 (user.email, user.client_id, user.session_id): user
-                for user in self._there.get(namespace, {}).values()
+                for user in self._connections.get(namespace, {}).values()
             }.values()
         )
 
-    def _tell_soon(self, namespace: str) -> None:
+    def _publish_users_soon(self, namespace: str) -> None:
         if namespace not in self._timers:
             self._timers[namespace] = asyncio.get_running_loop().call_later(
-                _CALM_SECONDS, self._tell, namespace
+                _PUBLISH_DELAY_SECONDS, self._publish_users, namespace
             )
 
-    def _tell(self, namespace: str) -> None:
+    def _publish_users(self, namespace: str) -> None:
         del self._timers[namespace]
         users = self._users(namespace)
-        told = self._told.pop(namespace, [])
+        published = self._published.pop(namespace, [])
         if users:
-            self._told[namespace] = users
+            self._published[namespace] = users
         else:
-            self._there.pop(namespace, None)
-        if users != told:
+            self._connections.pop(namespace, None)
+        if users != published:
             self._publish(namespace, "online-users-changed", None, users, "online-users")
 
     def _publish(self, namespace: str, type: str, subject: str | None, payload: object, key: str) -> None:

@@ -1,6 +1,6 @@
-"""Rewinding: a conversation goes on from before one of its messages.
+"""Rewinds: a conversation continues from before one of its messages.
 
-The hub has the log, so it finds the place; the runner has the agent, so it cuts there and says so in the log.
+The hub has the log and finds the place in it. The runner has the agent, cuts the conversation there and logs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from farsteer.core.commands import Rewind
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, MachineOffline, NotCapable
 from farsteer.core.events import Rewound, UserMessage
 from farsteer.hub.auth.caller import Caller, Scope
-from farsteer.hub.capable import capabilities
+from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import RewindPoint, Store
@@ -20,20 +20,31 @@ from farsteer.link.messages import Reply
 
 
 class Rewinds:
-    def __init__(self, store: Store, machines: Machines) -> None:
+    """Rewinds sessions, one rewind of a session at a time.
+
+    A second rewind must not look for its place in a log that is about to be cut, so this process refuses it while the
+    first is in progress. Two hubs would not see each other's rewinds: a second hub has to replace `_running` by a lock
+    in the store. The runner also refuses a second rewind, but only once the point was looked up.
+    """
+
+    def __init__(self, store: Store, machines: Machines, links: MachineLinks) -> None:
         self._store = store
         self._machines = machines
+        self._links = links
         self._running: set[str] = set()
 
     async def rewind(self, caller: Caller, session_id: str, request: RewindSession) -> SessionRewound:
-        """Answered when it is done and stored. A request that is refused has changed nothing."""
+        """Rewind and return once that is stored. A rewind that is refused has changed nothing.
+
+        Raises NotCapable, MachineOffline, Conflict, NotFound for an entry that does not exist or is not visible, and
+        BadRequest for one that is not a person's message.
+        """
         caller.require(Scope.WRITE)
         row = await self._store.get_session(caller.namespace, session_id)
-        if not (await capabilities(self._store, row)).rewind:
+        if not (await self._machines.capabilities(row)).rewind:
             raise NotCapable("this agent cannot go back in a conversation")
         if not row.reachable:
             raise MachineOffline
-        # Another one would look for its place in a log that is about to be cut.
         if session_id in self._running:
             raise Conflict("this conversation is being rewound already")
         self._running.add(session_id)
@@ -43,40 +54,40 @@ class Rewinds:
             self._running.discard(session_id)
 
     async def _rewind(self, caller: Caller, row: SessionRow, request: RewindSession) -> SessionRewound:
-        place = await self._store.find_rewind_point(row.namespace, row.id, request.seq)
-        message = _message(place)
+        point = await self._store.find_rewind_point(row.namespace, row.id, request.seq)
+        message = _user_message(point)
         command = Rewind(
-            first_seq=place.first_seq,
-            cut_at=place.cut_at,
-            # Without a name for the place, too much of a memory is better than none.
-            keeps=place.cut_at is None and place.answered and row.state.registered,
+            first_seq=point.first_seq,
+            cut_at=point.cut_at,
+            # Without an anchor the agent cannot cut. It then keeps everything it has answered rather than nothing.
+            keeps=point.cut_at is None and point.answered and row.state.registered,
             files_at=message.item_id if request.restore_files else None,
             by=caller.name,
         )
-        reply = await self._machines.call(row.namespace, row.machine_id, row.id, command)
-        done = await self._store.find_rewind_result(row.namespace, row.id, place.first_seq, place.last_seq)
+        reply = await self._links.call(row.namespace, row.machine_id, row.id, command)
+        done = await self._store.find_rewind_result(row.namespace, row.id, point.first_seq, point.last_seq)
         return SessionRewound(
             seq=done.seq,
-            first_seq=place.first_seq,
+            first_seq=point.first_seq,
             text=message.text,
             attachments=[attachment.name for attachment in message.attachments],
-            files=_event(reply).files,
+            files=_rewound_event(reply).files,
             cancelled=done.cancelled,
         )
 
 
-def _message(place: RewindPoint) -> UserMessage:
-    message = place.entry.content
+def _user_message(point: RewindPoint) -> UserMessage:
+    message = point.entry.content
     if not isinstance(message, UserMessage):
         kind = type(message).__struct_config__.tag
-        raise BadRequest(f"entry {place.entry.seq} is no message of a person, but of kind {kind}")
+        raise BadRequest(f"entry {point.entry.seq} is not a person's message, but of kind {kind}")
     return message
 
 
-def _event(reply: Reply) -> Rewound:
+def _rewound_event(reply: Reply) -> Rewound:
     try:
         return msgspec.convert(reply.result, Rewound)
     except msgspec.ValidationError as error:
         raise AgentError(
-            f"the machine's answer cannot be read: {error}", code=ErrorCode.AGENT_PROTOCOL
+            f"the machine's answer is not valid: {error}", code=ErrorCode.AGENT_PROTOCOL
         ) from None

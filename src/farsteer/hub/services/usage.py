@@ -1,4 +1,4 @@
-"""Usage: what was spent, by whom, where and when."""
+"""Usage reports: tokens and cost by day, model, session, agent, machine or turn."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farsteer.hub.store.base import Store, UsageFilter
 MAX_GROUPS = 1000
 
 
-class UsageDesk:
+class UsageReports:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -25,12 +25,12 @@ class UsageDesk:
         group_by: UsageGrouping = "day",
         session_id: str | None = None,
     ) -> UsageResponse:
-        """Sums of the days from `first` to `last`, both included, in UTC."""
+        """Return sums for the days from `first` to `last`, inclusive, in UTC."""
         caller.require(Scope.READ)
         if first is not None and last is not None and first > last:
             raise BadRequest("`from` is later than `to`")
         if group_by == "turn" and session_id is None:
-            raise BadRequest("turns are those of one session: give its `sessionId`")
+            raise BadRequest("grouping by turn needs a `sessionId`")
         where = UsageFilter(
             first_day=None if first is None else first.isoformat(),
             last_day=None if last is None else last.isoformat(),

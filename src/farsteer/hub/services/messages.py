@@ -1,0 +1,224 @@
+"""Messages of a session: reading its log, sending messages, and delivering them to the runner."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from contextlib import nullcontext, suppress
+
+from farsteer.core import commands
+from farsteer.core.api import (
+    ClearMessages,
+    Done,
+    MessageAccepted,
+    MessagesCleared,
+    NewAttachment,
+    Page,
+    QueueResponse,
+    SendMessage,
+)
+from farsteer.core.clock import now_ms
+from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, NotCapable, NotFound
+from farsteer.core.ids import new_id
+from farsteer.core.queue import Attachment, Delivery, QueueItem
+from farsteer.core.wire import encode
+from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.hub.link.machine_links import MachineLinks
+from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.queue import combined_queue
+from farsteer.hub.services.machines import Machines
+from farsteer.hub.store.base import Store
+from farsteer.hub.tasks import BackgroundTasks
+
+_log = logging.getLogger(__name__)
+
+MAX_MESSAGES = 200
+
+_RETRIED_ERRORS = frozenset(
+    {ErrorCode.MACHINE_OFFLINE, ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.CONFLICT}
+)
+"""Errors that do not concern the message itself: it stays accepted and is delivered over the next link."""
+
+
+class MessageDelivery:
+    """Delivers accepted messages to their runners: in order within a session, once per link, again on the next link.
+
+    The messages are in the store, so nothing here survives the process. A runner recognises a message by its id and
+    confirms it with an event. Until then the message stays accepted and is claimed again for the machine's next link.
+
+    The order within a session holds because one task of this process delivers it. With several hubs, the hub that
+    holds the machine's link would have to run that task, and the others would ask it to (see `MachineLinks`).
+    """
+
+    def __init__(self, store: Store, links: MachineLinks, tasks: BackgroundTasks) -> None:
+        self._store = store
+        self._links = links
+        self._tasks = tasks
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._requested: set[str] = set()
+        """Sessions for which delivery was requested while it was running."""
+
+    def start(self, namespace: str, machine_id: str, session_id: str) -> None:
+        """Deliver the accepted messages of a session in the background."""
+        if session_id in self._running:
+            self._requested.add(session_id)
+            return
+        work = self._run(namespace, machine_id, session_id)
+        self._running[session_id] = self._tasks.spawn(work, f"delivery to session {session_id}")
+
+    async def start_all(self, namespace: str, machine_id: str) -> None:
+        """Deliver what a machine that has just connected has not confirmed."""
+        for session_id in await self._store.list_sessions_with_accepted_items(namespace, machine_id):
+            self.start(namespace, machine_id, session_id)
+
+    async def deliver(
+        self, namespace: str, machine_id: str, session_id: str, timeout: float | None = None
+    ) -> None:
+        """Deliver the accepted messages of a session and wait until the runner has answered all, or for `timeout`."""
+        self.start(namespace, machine_id, session_id)
+        await asyncio.wait([self._running[session_id]], timeout=timeout)
+
+    async def _run(self, namespace: str, machine_id: str, session_id: str) -> None:
+        try:
+            while True:
+                self._requested.discard(session_id)
+                await self._deliver_accepted(namespace, machine_id, session_id)
+                if session_id not in self._requested:
+                    return
+        finally:
+            del self._running[session_id]
+
+    async def _deliver_accepted(self, namespace: str, machine_id: str, session_id: str) -> None:
+        link_id = self._links.current_link_id(namespace, machine_id)
+        if link_id is None:
+            return
+        for item in await self._store.claim_items(session_id, link_id):
+            try:
+                await self._links.call(namespace, machine_id, session_id, commands.Send(item=item))
+            except FarsteerError as error:
+                if error.code not in _RETRIED_ERRORS:
+                    await self._store.fail_item(session_id, item.id, error.message)
+                    continue
+                _log.info("session %s: a message was not delivered yet: %s", session_id, error.message)
+                # After a timeout the runner still has the call, so the next message may follow it.
+                if error.code is not ErrorCode.TIMEOUT:
+                    return
+
+
+class Messages:
+    def __init__(
+        self, store: Store, machines: Machines, links: MachineLinks, delivery: MessageDelivery, metrics: Metrics
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._machines = machines
+        self._links = links
+        self._delivery = delivery
+        self._metrics = metrics
+
+    async def list(
+        self,
+        caller: Caller,
+        session_id: str,
+        *,
+        limit: int = 50,
+        before_seq: int | None = None,
+        after_seq: int | None = None,
+    ) -> bytes:
+        """Return the JSON of a `MessagesResponse`, joined from stored bytes. The oldest message comes first."""
+        caller.require(Scope.READ)
+        if not 1 <= limit <= MAX_MESSAGES:
+            raise BadRequest(f"limit must be between 1 and {MAX_MESSAGES}")
+        found = await self._store.read_page(
+            caller.namespace, session_id, limit=limit, before=before_seq, after=after_seq
+        )
+        page = Page(
+            limit=limit,
+            before_seq=before_seq,
+            after_seq=after_seq,
+            next_before_seq=found.first_seq if found.has_older else None,
+            next_after_seq=found.last_seq if found.has_newer else None,
+            has_more=found.has_older if after_seq is None else found.has_newer,
+        )
+        return b"".join((b'{"messages":[', b",".join(found.bodies), b'],"page":', encode(page), b"}"))
+
+    async def clear(self, caller: Caller, session_id: str, request: ClearMessages) -> MessagesCleared:
+        """Hide all but the newest messages."""
+        caller.require(Scope.WRITE)
+        return await self._store.clear_messages(caller.namespace, session_id, request.keep_count)
+
+    async def send(self, caller: Caller, session_id: str, request: SendMessage) -> MessageAccepted:
+        """Store a message and start its delivery. From then on it has an outcome.
+
+        Raises NotCapable for `delivery: steer` if the agent takes no message into a running turn.
+        """
+        caller.require(Scope.WRITE)
+        if request.delivery is Delivery.STEER:
+            session = await self._store.get_session(caller.namespace, session_id)
+            if not (await self._machines.capabilities(session)).steer:
+                raise NotCapable("this agent takes no message into a running turn")
+        item = QueueItem(
+            id=new_id(),
+            text=request.text,
+            created_at=now_ms(),
+            local_id=request.local_id,
+            attachments=tuple(_check_attachment(attachment) for attachment in request.attachments),
+            sent_from=caller.name,
+            delivery=request.delivery,
+        )
+        accepted = await self._store.accept_item(caller.namespace, session_id, item)
+        if not accepted.repeated:
+            self._metrics.messages_accepted += 1
+            self._delivery.start(caller.namespace, accepted.machine_id, session_id)
+        return MessageAccepted(
+            id=accepted.item.id,
+            local_id=accepted.item.local_id,
+            state=accepted.item.state,
+            position=accepted.position,
+        )
+
+    async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
+        """Return the messages that the agent does not have yet."""
+        caller.require(Scope.READ)
+        row = await self._store.get_session(caller.namespace, session_id)
+        return QueueResponse(items=[*combined_queue(row.state, row.accepted)])
+
+    async def cancel(self, caller: Caller, session_id: str, item_id: str) -> Done:
+        """Cancel a waiting message. If the runner may have it, the runner cancels it.
+
+        Raises NotFound, Conflict if the agent has it or it has an outcome, and MachineOffline.
+        """
+        caller.require(Scope.WRITE)
+        if not await self._store.cancel_item(caller.namespace, session_id, item_id):
+            row = await self._store.get_session(caller.namespace, session_id)
+            command = commands.Cancel(item_id=item_id)
+            await self._links.call(caller.namespace, row.machine_id, session_id, command)
+        return Done()
+
+    async def send_now(self, caller: Caller, session_id: str, item_id: str) -> Done:
+        """Put a waiting message first and interrupt the running turn for it. Raises as `cancel` does."""
+        caller.require(Scope.WRITE)
+        namespace, command = caller.namespace, commands.SendNow(item_id=item_id)
+        prioritized = await self._store.prioritize_item(namespace, session_id, item_id)
+        address = (namespace, prioritized.machine_id, session_id)
+        if not prioritized.claimed:
+            self._delivery.start(*address)
+            return Done()
+        try:
+            await self._links.call(*address, command)
+        except NotFound:
+            # It was claimed and the runner does not have it: the call is under way, or the link broke.
+            prioritized = await self._store.prioritize_item(namespace, session_id, item_id, ignore_claim=True)
+            await self._delivery.deliver(*address)
+            with nullcontext() if prioritized.claimed else suppress(NotFound, Conflict):
+                await self._links.call(*address, command)
+        return Done()
+
+
+def _check_attachment(new: NewAttachment) -> Attachment:
+    try:
+        size = len(base64.b64decode(new.data, validate=True))
+    except (binascii.Error, ValueError):
+        raise BadRequest(f"attachment {new.name!r} is not valid base64") from None
+    return new.attachment(size)
