@@ -1,7 +1,7 @@
 """Everything that depends on the insides of uvicorn and of the websockets library it uses.
 
 No other module may import `uvicorn.protocols`, subclass a class of uvicorn or touch its undocumented attributes.
-`tests/server/test_uvicorn_protocols.py` checks that every name used here still exists with the expected signature,
+`tests/test_private_apis.py` checks that every name used here still exists with the expected signature,
 and pyproject.toml bounds the versions, so that an incompatible upgrade fails in one place.
 
 The protocols add two things to uvicorn's. They put themselves into the ASGI scope, so that an application can write
@@ -33,13 +33,10 @@ class Connection(asyncio.Protocol):
     """The TCP connection of a request: the part that is the same for HTTP and websockets."""
 
     transport: asyncio.Transport
+    is_behind = False
+    """Whether more bytes are unsent than the write limit allows."""
     on_writable: Callable[[], None] | None = None
-    """Called when the client has caught up (see `is_behind`), and when the connection is lost."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether more bytes are unsent than the write limit allows."""
-        raise NotImplementedError
+    """Called when the client is no longer behind, and when the connection is lost."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -59,15 +56,20 @@ class Connection(asyncio.Protocol):
         """Close the connection now and discard unsent bytes. Idempotent."""
         self.transport.abort()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.is_behind = True
+
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._notify_writable()
+        self._set_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._notify_writable()
+        self._set_writable()
 
-    def _notify_writable(self) -> None:
+    def _set_writable(self) -> None:
+        self.is_behind = False
         if self.on_writable is not None:
             self.on_writable()
 
@@ -94,10 +96,6 @@ class HttpConnection(Connection, HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         _store_connection(self.scope, self)
-
-    @property
-    def is_behind(self) -> bool:
-        return self.flow.write_paused
 
     def close(self) -> None:
         """Close the connection after the unsent bytes were sent."""
@@ -131,17 +129,13 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
         _store_connection(self.scope, self)
         await super().run_asgi()
 
-    @property
-    def is_behind(self) -> bool:
-        return not self.writable.is_set()
-
     def set_message_limit(self, size: int) -> None:
         """Refuse longer messages as soon as their length is known, before they are read."""
         self.conn.max_message_size = size
 
     def write(self, data: bytes) -> None:
-        if not self.close_sent:
-            super().write(data)
+        if not self.close_sent and not self.transport.is_closing():
+            self.transport.write(data)
 
     def abort(self) -> None:
         if not self.disconnected:
