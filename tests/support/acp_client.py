@@ -17,26 +17,27 @@ from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.hub_connection import OpenHub
 from farsteer.jsonrpc.errors import RpcError, unknown_method
 from farsteer.jsonrpc.peer import Peer, Transport
-from tests.support.acp_schema import Wire
+from tests.support.acp_schema import WireChecker
 
 SECONDS = 30.0
 FORMS = {"elicitation": {"form": {}}}
 FARSTEER_ACP = (sys.executable, "-m", "farsteer", "acp")
 
-Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
+RequestHandler = Callable[[str, dict[str, Any]], Awaitable[Any]]
+"""Answers the requests of the agent: gets the method and its parameters."""
 
 
-async def nobody(method: str, params: dict[str, Any]) -> Any:
+async def unsupported(method: str, params: dict[str, Any]) -> Any:
     """Handle no request."""
     raise unknown_method(method)
 
 
-async def forever(method: str, params: dict[str, Any]) -> Any:
+async def never_answer(method: str, params: dict[str, Any]) -> Any:
     """Never answer."""
     await asyncio.Event().wait()
 
 
-def choosing(*kinds: str) -> Answer:
+def choose_option(*kinds: str) -> RequestHandler:
     """Return a handler that selects the first option of one of these kinds."""
 
     async def answer(method: str, params: dict[str, Any]) -> Any:
@@ -51,52 +52,54 @@ def choosing(*kinds: str) -> Answer:
 class Editor:
     """A client over any transport. Every message is checked against the official schema."""
 
-    def __init__(self, lines: Transport, answer: Answer = nobody, *, strict: bool = True) -> None:
+    def __init__(
+        self, transport: Transport, answer: RequestHandler = unsupported, *, strict: bool = True
+    ) -> None:
         self.answer = answer
-        self.wire = Wire()
+        self.wire = WireChecker()
         self.updates: list[tuple[str, dict[str, Any]]] = []
-        """Session and update, as they came."""
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-        self.cancelled: list[Any] = []
-        """What it was asked and no longer has to answer."""
+        """Session id and update."""
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.cancelled_requests: list[Any] = []
+        """Parameters of the requests that the agent has cancelled."""
         self.log: list[str] = []
-        """Answers and updates by name, in the order of the wire."""
-        self._news = asyncio.Event()
-        self._tap = _Tap(lines, self, strict=strict)
-        self.peer = Peer(self._tap, self)
+        """What was received, in order: `answer ID`, the type of an update, or the method of a request."""
+        self._changed = asyncio.Event()
+        self.peer = Peer(_CheckedTransport(transport, self, strict=strict), self)
+        self.transport = transport
 
-    # -- what it is told and asked
+    # -- receiving
 
     async def handle_request(self, method: str, params: Any) -> Any:
-        self.asked.append((method, params))
-        self._news.set()
+        self.requests.append((method, params))
+        self._changed.set()
         try:
             return await self.answer(method, params)
         except asyncio.CancelledError:
-            self.cancelled.append(params)
-            self._news.set()
+            self.cancelled_requests.append(params)
+            self._changed.set()
             raise
 
     async def handle_notification(self, method: str, params: Any) -> None:
         assert method == "session/update", method
         self.updates.append((params["sessionId"], params["update"]))
-        self._news.set()
+        self._changed.set()
 
-    async def until(self, condition: Callable[[], Any]) -> Any:
+    async def wait_until(self, condition: Callable[[], Any]) -> Any:
         async with asyncio.timeout(SECONDS):
             while not (found := condition()):
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
             return found
 
-    async def until_update(self, kind: str, **fields: Any) -> dict[str, Any]:
-        return await self.until(lambda: next(iter(self.told(kind, **fields)), None))
+    async def wait_for_update(self, kind: str, **fields: Any) -> dict[str, Any]:
+        return await self.wait_until(lambda: next(iter(self.updates_of(kind, **fields)), None))
 
-    async def until_asked(self, count: int = 1) -> list[dict[str, Any]]:
-        await self.until(lambda: len(self.asked) >= count)
-        return [params for _, params in self.asked]
+    async def wait_for_requests(self, count: int = 1) -> list[dict[str, Any]]:
+        await self.wait_until(lambda: len(self.requests) >= count)
+        return [params for _, params in self.requests]
 
-    def told(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
+    def updates_of(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
         return [
             update
             for _, update in self.updates
@@ -104,25 +107,25 @@ class Editor:
         ]
 
     def text(self, kind: str = "agent_message_chunk") -> str:
-        return "".join(update["content"]["text"] for update in self.told(kind))
+        return "".join(update["content"]["text"] for update in self.updates_of(kind))
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Forget what was received so far."""
         self.updates.clear()
         self.log.clear()
 
-    # -- what it says
+    # -- sending
 
     async def call(self, method: str, **params: Any) -> Any:
         async with asyncio.timeout(SECONDS):
             return await self.peer.request(method, params, session_id=params.get("sessionId"))
 
-    async def refused(self, method: str, **params: Any) -> RpcError:
+    async def expect_error(self, method: str, **params: Any) -> RpcError:
         try:
             result = await self.call(method, **params)
         except RpcError as error:
             return error
-        raise AssertionError(f"{method} was not refused: {result}")
+        raise AssertionError(f"{method} succeeded: {result}")
 
     async def initialize(self, **capabilities: Any) -> dict[str, Any]:
         client = {"name": "test", "version": "1"}
@@ -142,7 +145,7 @@ class Editor:
         blocks = [{"type": "text", "text": text}] if isinstance(text, str) else text
         return (await self.call("session/prompt", sessionId=session, prompt=blocks))["stopReason"]
 
-    def start(self, session: str, text: str) -> asyncio.Task[str]:
+    def start_prompt(self, session: str, text: str) -> asyncio.Task[str]:
         return asyncio.create_task(self.prompt(session, text))
 
     async def configure(self, session: str, option: str, value: str) -> dict[str, str]:
@@ -154,27 +157,27 @@ class Editor:
         self.peer.notify("session/cancel", {"sessionId": session})
 
 
-class _Tap:
+class _CheckedTransport:
     """A transport that checks every message."""
 
-    def __init__(self, lines: Transport, editor: Editor, *, strict: bool) -> None:
-        self._lines = lines
+    def __init__(self, transport: Transport, editor: Editor, *, strict: bool) -> None:
+        self._transport = transport
         self._editor = editor
         self._strict = strict
 
     async def batches(self) -> AsyncIterator[list[Line]]:
-        async for batch in self._lines.batches():
+        async for batch in self._transport.batches():
             for line in batch:
                 assert isinstance(line, bytes)
                 message = json.loads(line)
-                self._editor.wire.passes(message, from_client=False)
+                self._editor.wire.check_message(message, from_client=False)
                 self._editor.log.append(_name(message))
             yield batch
 
     async def write(self, data: bytes) -> None:
         for line in data.splitlines():
-            self._editor.wire.passes(json.loads(line), from_client=True, strict=self._strict)
-        await self._lines.write(data)
+            self._editor.wire.check_message(json.loads(line), from_client=True, strict=self._strict)
+        await self._transport.write(data)
 
 
 def _name(message: dict[str, Any]) -> str:
@@ -185,15 +188,15 @@ def _name(message: dict[str, Any]) -> str:
     return message["method"]
 
 
-class Road:
+class MemoryTransport:
     """One end of an in-memory connection."""
 
     def __init__(self) -> None:
         self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.other: Road = self
+        self.other: MemoryTransport = self
 
     @classmethod
-    def pair(cls) -> tuple[Road, Road]:
+    def pair(cls) -> tuple[MemoryTransport, MemoryTransport]:
         one, other = cls(), cls()
         one.other, other.other = other, one
         return one, other
@@ -211,12 +214,16 @@ class Road:
 
 
 @asynccontextmanager
-async def editor_here(
-    hub: OpenHub, options: AcpOptions | None = None, answer: Answer = nobody, *, strict: bool = True
+async def in_process_editor(
+    hub: OpenHub,
+    options: AcpOptions | None = None,
+    answer: RequestHandler = unsupported,
+    *,
+    strict: bool = True,
 ) -> AsyncIterator[Editor]:
     """Run the face in this process. At the end every request must have exactly one answer."""
-    ours, its = Road.pair()
-    serving = asyncio.create_task(serve(its, options or AcpOptions(agent="demo"), hub))
+    ours, theirs = MemoryTransport.pair()
+    serving = asyncio.create_task(serve(theirs, options or AcpOptions(agent="demo"), hub))
     editor = Editor(ours, answer, strict=strict)
     running = asyncio.create_task(editor.peer.run())
     try:
@@ -225,12 +232,12 @@ async def editor_here(
         ours.close()
         async with asyncio.timeout(SECONDS):
             await serving
-            its.close()
+            theirs.close()
             await running
-    assert not {key for key in editor.wire.open if key[0]}, "a request was not answered"
+    assert not {key for key in editor.wire.open_requests if key[0]}, "a request was not answered"
 
 
-class Pipes:
+class ProcessTransport:
     """A child process as a transport."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -252,27 +259,34 @@ class Pipes:
 
 
 class EditorProcess(Editor):
-    def __init__(self, process: asyncio.subprocess.Process, answer: Answer) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, answer: RequestHandler) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self.process = process
-        self.road = Pipes(process.stdout, process.stdin)
-        super().__init__(self.road, answer)
+        self._pipes = ProcessTransport(process.stdout, process.stdin)
+        super().__init__(self._pipes, answer)
+
+    def close_input(self) -> None:
+        """Close the stdin of `farsteer acp`."""
+        self._pipes.close()
 
 
 @asynccontextmanager
-async def editor(
-    *arguments: str, command: Sequence[str] = FARSTEER_ACP, answer: Answer = nobody, cwd: Path | None = None
+async def editor_process(
+    *arguments: str,
+    command: Sequence[str] = FARSTEER_ACP,
+    answer: RequestHandler = unsupported,
+    cwd: Path | None = None,
 ) -> AsyncIterator[EditorProcess]:
     """Start `farsteer acp` as an editor does. Every line of its stdout must be a protocol message."""
     process = await asyncio.create_subprocess_exec(
         *command, *arguments, stdin=PIPE, stdout=PIPE, cwd=cwd, env=dict(os.environ), start_new_session=True
     )
-    client = EditorProcess(process, answer)
-    running = asyncio.create_task(client.peer.run())
+    editor = EditorProcess(process, answer)
+    running = asyncio.create_task(editor.peer.run())
     try:
-        yield client
-        client.road.close()
+        yield editor
+        editor.close_input()
         async with asyncio.timeout(SECONDS):
             await running
             await process.wait()

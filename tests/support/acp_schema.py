@@ -11,8 +11,8 @@ import jsonschema_rs
 from tests.support.node import JS
 
 FOLDER = JS / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1"
-OURS = frozenset({"session/set_model"})
-"""What the schema no longer has, and many clients still say."""
+UNCHECKED = frozenset({"session/set_model"})
+"""Methods that the schema no longer has but many clients still use."""
 
 
 @cache
@@ -39,7 +39,7 @@ def _validator(file: str, name: str) -> Any:
 
 def check(method: str, kind: str, value: Any) -> None:
     """Raise AssertionError unless the value matches the schema."""
-    if method in OURS or method.startswith("_"):
+    if method in UNCHECKED or method.startswith("_"):
         return
     for file in ("schema.json", "schema.unstable.json"):
         name = _names(file).get((method, kind))
@@ -50,45 +50,45 @@ def check(method: str, kind: str, value: Any) -> None:
             ]
             assert not wrong, f"{method} {kind}: {wrong}\n{json.dumps(value)[:2000]}"
             return
-    raise AssertionError(f"{method} is no {kind} of ACP")
+    raise AssertionError(f"{method} is not a {kind} of ACP")
 
 
 def check_error(value: Any) -> None:
     _validator("schema.json", "Error").validate(value)
 
 
-class Wire:
+class WireChecker:
     """Checks both directions of a connection, message by message."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[bool, Any], str] = {}
-        self.open: set[tuple[bool, Any]] = set()
-        """Requests without an answer: whether the client asked, and the id."""
+        self._methods: dict[tuple[bool, Any], str] = {}
+        self.open_requests: set[tuple[bool, Any]] = set()
+        """Requests without a response: whether the client sent it, and its id."""
         self.answered: list[tuple[bool, Any]] = []
 
-    def passes(self, message: dict[str, Any], *, from_client: bool, strict: bool = True) -> None:
+    def check_message(self, message: dict[str, Any], *, from_client: bool, strict: bool = True) -> None:
         assert message["jsonrpc"] == "2.0"
         if "method" not in message:
-            self._answer(message, from_client=from_client)
+            self._check_response(message, from_client=from_client)
             return
         method = message["method"]
         if "id" in message:
             key = (from_client, message["id"])
-            assert key not in self.open, f"two requests have the id {message['id']!r}"
-            self.open.add(key)
-            self._asked[key] = method
+            assert key not in self.open_requests, f"two requests have the id {message['id']!r}"
+            self.open_requests.add(key)
+            self._methods[key] = method
         if strict:
             check(method, "Request" if "id" in message else "Notification", message.get("params"))
 
-    def _answer(self, message: dict[str, Any], *, from_client: bool) -> None:
+    def _check_response(self, message: dict[str, Any], *, from_client: bool) -> None:
         key = (not from_client, message["id"])
         if message["id"] is None:
             check_error(message["error"])
             return
-        assert key in self.open, f"nobody waits for this: {message}"
-        self.open.discard(key)
+        assert key in self.open_requests, f"response without a request: {message}"
+        self.open_requests.discard(key)
         self.answered.append(key)
         if "error" in message:
             check_error(message["error"])
         elif not from_client:
-            check(self._asked[key], "Response", message["result"])
+            check(self._methods[key], "Response", message["result"])

@@ -1,4 +1,4 @@
-"""The official Python SDK drives the face over stdio. It parses what it gets into its own models, and drops nothing."""
+"""The official Python SDK as a client over stdio. It parses every message into its models and must drop none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 
 class Client:
-    """As the SDK's examples have it: methods by their names in Python."""
+    """Implements the client methods of the SDK."""
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     async def session_update(self, session_id: str, update: Any, **extra: Any) -> None:
         self.updates.append(update)
@@ -31,7 +31,7 @@ class Client:
     async def request_permission(
         self, options: list[Any], session_id: str, tool_call: Any, **extra: Any
     ) -> schema.RequestPermissionResponse:
-        self.asked.append(tool_call)
+        self.requests.append(tool_call)
         chosen = next(option for option in options if option.kind == "allow_once")
         outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
@@ -70,7 +70,7 @@ async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.Log
         assert answer.stop_reason == "end_turn"
         assert client.text().endswith("done")
         assert (tmp_path / "a.txt").exists()
-        assert len(client.asked) == 1
+        assert len(client.requests) == 1
         running = asyncio.create_task(
             agent.prompt(session_id=new.session_id, prompt=[acp.text_block("slow 500")])
         )
@@ -87,5 +87,5 @@ async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.Log
         with pytest.raises(acp.RequestError):
             await agent.load_session(session_id="nobody", cwd=str(tmp_path), mcp_servers=[])
     assert process.returncode == 0
-    # What it cannot parse it logs and drops: there must be nothing.
+    # The SDK logs and drops what it cannot parse.
     assert [record.message for record in caplog.records] == []

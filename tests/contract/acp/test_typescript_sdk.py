@@ -1,4 +1,4 @@
-"""The official TypeScript SDK drives the face: over stdio and over the hub's websocket."""
+"""The official TypeScript SDK as a client, over stdio and over the hub's websocket."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Told(list[tuple[str, Any]]):
 
 
 async def client(where: dict[str, Any], *steps: Any) -> Told:
-    """What the SDK told of doing these steps."""
+    """Run the steps and return what the SDK reported."""
     process = await asyncio.create_subprocess_exec(
         str(NODE), "acp.mjs", json.dumps(where), json.dumps(steps), cwd=JS, stdin=asyncio.subprocess.DEVNULL,
         stdout=PIPE, start_new_session=True,

@@ -1,4 +1,4 @@
-"""A hub with the demo agent, and editors in front of it."""
+"""A hub with the demo agent, and editors that are connected to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from farsteer.cli.daemon.in_process import OWNER
 from farsteer.client.hub_client import HubClient
 from farsteer.faces.acp.server import AcpOptions
 from farsteer.faces.in_process_client import InProcessClient
-from tests.support.acp_client import Editor, editor_here
+from tests.support.acp_client import Editor, in_process_editor
 from tests.support.stack import Stack, farsteer
 
 Editors = Callable[..., AbstractAsyncContextManager[Editor]]
@@ -27,17 +27,17 @@ async def stack(home: Path) -> AsyncIterator[Stack]:
 
 @pytest.fixture
 def editors(stack: Stack) -> Editors:
-    """Makes editors that are connected to the stack and have greeted."""
+    """Returns a function that connects an editor to the stack and initializes it."""
 
     @asynccontextmanager
-    async def hub() -> AsyncGenerator[HubClient]:
+    async def open_hub() -> AsyncGenerator[HubClient]:
         yield InProcessClient(stack.hub, OWNER)
 
     @asynccontextmanager
     async def connect(
         options: AcpOptions | None = None, client: dict[str, Any] | None = None, **more: Any
     ) -> AsyncIterator[Editor]:
-        async with editor_here(hub, options, **more) as editor:
+        async with in_process_editor(open_hub, options, **more) as editor:
             await editor.initialize(**(client or {}))
             yield editor
 

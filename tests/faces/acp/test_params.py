@@ -1,4 +1,4 @@
-"""What a person puts into a prompt."""
+"""Parsing of prompts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_text_links_and_files_become_one_text(blocks: list[dict[str, Any]], expe
 
 
 def test_images_and_binary_files_are_attached() -> None:
-    said = parse_prompt(
+    content = parse_prompt(
         [
             text("what is this?"),
             {"type": "image", "data": PIXEL, "mimeType": "image/png"},
@@ -53,15 +53,15 @@ def test_images_and_binary_files_are_attached() -> None:
             },
         ]
     )
-    assert said.text == "what is this?\n@/w/a.pdf"
-    assert [(one.name, one.mime_type) for one in said.attachments] == [
+    assert content.text == "what is this?\n@/w/a.pdf"
+    assert [(one.name, one.mime_type) for one in content.attachments] == [
         ("image-1.png", "image/png"),
         ("icon.svg", "image/svg+xml"),
         ("a.pdf", "application/pdf"),
     ]
 
 
-def test_an_image_alone_is_named_and_no_words_are_invented() -> None:
+def test_the_text_of_a_lone_image_is_its_name() -> None:
     assert parse_prompt([{"type": "image", "data": PIXEL, "mimeType": "image/png"}]).text == "[image-0.png]"
 
 
@@ -82,7 +82,7 @@ def test_an_image_alone_is_named_and_no_words_are_invented() -> None:
         [{"type": "image", "data": PIXEL, "mimeType": "image/png"}] * 21,
     ],
 )
-def test_what_cannot_be_sent_is_refused(blocks: Any) -> None:
+def test_an_invalid_prompt_is_refused(blocks: Any) -> None:
     with pytest.raises(FarsteerError) as refused:
         parse_prompt(blocks)
     assert refused.value.status in (400, 413)

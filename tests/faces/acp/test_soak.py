@@ -1,4 +1,4 @@
-"""A thousand sessions opened and closed over one connection: no process, no task, no memory is left."""
+"""A thousand sessions over one connection leave no process, no task and no memory behind."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import psutil
 import pytest
 
 from farsteer.agents import registry
+from tests.faces.acp import instant_agent
 from tests.faces.acp.conftest import Editors
-from tests.faces.acp.quick import QuickLaunch
 from tests.support.acp_client import Editor
 from tests.support.eventually import eventually
 from tests.support.stack import Stack
 
 SESSIONS = 1000
-AT_ONCE = 20
-MEGABYTES = 12
+CONCURRENT = 20
+MAX_GROWTH_MB = 12
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(registry._BUILT_IN, "demo", "tests.faces.acp.quick:QuickAdapter")
+def instant_demo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(registry._BUILT_IN, "demo", "tests.faces.acp.instant_agent:InstantAdapter")
     registry.adapter.cache_clear()
     yield
     registry.adapter.cache_clear()
 
 
-async def live(editor: Editor, directory: str, numbers: range) -> None:
-    """Sessions one after the other, each with a turn, loaded once more, closed and deleted."""
+async def use_sessions(editor: Editor, directory: str, numbers: range) -> None:
+    """Use sessions one after the other: create, prompt, load again, close, delete."""
     for number in numbers:
         session = (await editor.new(directory))["sessionId"]
         assert await editor.prompt(session, f"number {number}") == "end_turn"
@@ -39,34 +39,36 @@ async def live(editor: Editor, directory: str, numbers: range) -> None:
         await editor.call("session/delete", sessionId=session)
 
 
-async def crowd(editor: Editor, directory: str, count: int) -> None:
-    share = count // AT_ONCE
+async def use_sessions_concurrently(editor: Editor, directory: str, count: int) -> None:
+    share = count // CONCURRENT
     async with asyncio.TaskGroup() as group:
         for start in range(0, count, share):
-            group.create_task(live(editor, directory, range(start, start + share)))
+            group.create_task(use_sessions(editor, directory, range(start, start + share)))
 
 
-def resident() -> float:
+def resident_mb() -> float:
     gc.collect()
     return psutil.Process().memory_info().rss / 1e6
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(150)
-async def test_a_thousand_sessions_leave_nothing(quick: None, editors: Editors, stack: Stack) -> None:
+async def test_a_thousand_sessions_leave_nothing_behind(
+    instant_demo: None, editors: Editors, stack: Stack
+) -> None:
     directory = stack.directory()
     async with editors() as editor:
-        await crowd(editor, directory, SESSIONS // 5)
-        editor.forget()
+        await use_sessions_concurrently(editor, directory, SESSIONS // 5)
+        editor.clear()
         editor.wire.answered.clear()
-        editor.wire._asked.clear()
-        tasks, before = len(asyncio.all_tasks()), resident()
-        await crowd(editor, directory, SESSIONS - SESSIONS // 5)
+        editor.wire._methods.clear()
+        tasks, before = len(asyncio.all_tasks()), resident_mb()
+        await use_sessions_concurrently(editor, directory, SESSIONS - SESSIONS // 5)
         assert editor.text().count("You said") == 2 * (SESSIONS - SESSIONS // 5)
-        editor.forget()
+        editor.clear()
         editor.wire.answered.clear()
-        editor.wire._asked.clear()
+        editor.wire._methods.clear()
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks)
-        await eventually(lambda: QuickLaunch.living == 0)
-        assert resident() - before < MEGABYTES
+        await eventually(lambda: not instant_agent.running)
+        assert resident_mb() - before < MAX_GROWTH_MB
         assert (await editor.call("session/list"))["sessions"] == []

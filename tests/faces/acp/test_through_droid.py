@@ -1,4 +1,4 @@
-"""A Droid behind the face, simulated with its habits."""
+"""ACP in front of a simulated Droid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from farsteer.faces.acp.server import AcpOptions
 from tests.faces.acp.conftest import Editors
-from tests.support.acp_client import FORMS, Editor, choosing
+from tests.support.acp_client import FORMS, Editor, choose_option
 from tests.support.droid_simulator import install
 from tests.support.stack import Stack
 
@@ -25,16 +25,16 @@ async def editor(
 ) -> AsyncIterator[Editor]:
     habits = ("--misbehave", "premature-idle", "--misbehave", "duplicates")
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, request.param, *habits))
-    async with editors(AcpOptions(agent="droid"), answer=choosing("allow_once")) as editor:
+    async with editors(AcpOptions(agent="droid"), answer=choose_option("allow_once")) as editor:
         yield editor
 
 
-async def test_an_early_idle_never_answers_a_prompt_before_its_last_message(
+async def test_a_premature_idle_does_not_answer_the_prompt_before_its_last_message(
     editor: Editor, stack: Stack
 ) -> None:
     session = (await editor.new(stack.directory()))["sessionId"]
     for number in range(3):
-        editor.forget()
+        editor.clear()
         assert await editor.prompt(session, f"say number {number}") == "end_turn"
         assert editor.text() == f"number {number}"
         assert editor.log[-1].startswith("answer")
@@ -44,13 +44,15 @@ async def test_a_permission_of_droid_is_asked_once_and_answered(editor: Editor, 
     session = (await editor.new(stack.directory()))["sessionId"]
     assert await editor.prompt(session, "run touch made.txt") == "end_turn"
     assert (Path(stack.directory()) / "made.txt").exists()
-    assert len(editor.asked) == 1
+    assert len(editor.requests) == 1
 
 
 async def test_cancel_ends_a_turn_of_droid(editor: Editor, stack: Stack) -> None:
     session = (await editor.new(stack.directory()))["sessionId"]
-    running = editor.start(session, "work")
-    await editor.until(lambda: editor.told("agent_message_chunk") or editor.told("session_info_update"))
+    running = editor.start_prompt(session, "work")
+    await editor.wait_until(
+        lambda: editor.updates_of("agent_message_chunk") or editor.updates_of("session_info_update")
+    )
     editor.cancel(session)
     assert await running == "cancelled"
 
@@ -70,5 +72,5 @@ async def test_a_plan_of_droid_is_a_form(
         session = (await editor.new(stack.directory()))["sessionId"]
         await editor.call("session/set_mode", sessionId=session, modeId="plan")
         assert await editor.prompt(session, "plan A | B") == "end_turn"
-        assert len(editor.asked) == 1
-        await editor.until_update("current_mode_update")
+        assert len(editor.requests) == 1
+        await editor.wait_for_update("current_mode_update")

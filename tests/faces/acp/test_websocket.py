@@ -1,4 +1,4 @@
-"""`/acp` on the hub: the same over a websocket, for those who have a token."""
+"""The websocket `/acp` of the hub."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from farsteer.core.lines import Line
-from tests.support.acp_client import Editor, choosing
+from tests.support.acp_client import Editor, choose_option
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Stack
 
 
-class Frames:
+class WebSocketTransport:
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
 
@@ -33,11 +33,11 @@ class Frames:
 
 
 @asynccontextmanager
-async def joined(stack: Stack, token: str = OWNER) -> AsyncIterator[Editor]:
+async def connect_editor(stack: Stack, token: str = OWNER) -> AsyncIterator[Editor]:
     headers = {"authorization": f"Bearer {token}"}
     url = stack.url.replace("http", "ws", 1) + "/acp"
     async with connect(url, additional_headers=headers, max_size=None) as socket:
-        editor = Editor(Frames(socket), choosing("allow_once"))
+        editor = Editor(WebSocketTransport(socket), choose_option("allow_once"))
         running = asyncio.create_task(editor.peer.run())
         try:
             await editor.initialize()
@@ -47,35 +47,35 @@ async def joined(stack: Stack, token: str = OWNER) -> AsyncIterator[Editor]:
             await running
 
 
-async def test_a_session_is_begun_prompted_and_left_over_a_websocket(stack: Stack) -> None:
-    async with joined(stack) as editor:
+async def test_a_session_over_a_websocket_goes_on_after_a_disconnect(stack: Stack) -> None:
+    async with connect_editor(stack) as editor:
         session = (await editor.new(stack.directory()))["sessionId"]
         assert await editor.prompt(session, "write a.txt x\nsay ü€𝄞") == "end_turn"
         assert editor.text().endswith("ü€𝄞")
-        editor.start(session, "slow 40").add_done_callback(lambda done: done.exception())
-        await editor.until(lambda: "word2" in editor.text())
-    async with joined(stack) as again:
+        editor.start_prompt(session, "slow 40").add_done_callback(lambda done: done.exception())
+        await editor.wait_until(lambda: "word2" in editor.text())
+    async with connect_editor(stack) as again:
         await again.load(session)
-        await again.until(lambda: again.text().endswith("word40"))
+        await again.wait_until(lambda: again.text().endswith("word40"))
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
-async def test_without_a_token_there_is_no_connection(stack: Stack, token: str) -> None:
+async def test_a_connection_without_a_valid_token_is_refused(stack: Stack, token: str) -> None:
     with pytest.raises(InvalidStatus) as refused:
-        async with joined(stack, token):
+        async with connect_editor(stack, token):
             pass
     assert refused.value.response.status_code == 401
 
 
-async def test_a_token_may_do_what_it_may_do_and_no_longer_than_it_is_good(stack: Stack) -> None:
+async def test_scopes_apply_and_a_revoked_token_ends_the_connection(stack: Stack) -> None:
     account = await stack.sign_in()
     session = await stack.create(account)
     made = await account.post_json("/api/tokens", {"label": "reader", "scopes": ["read"]}, 201)
-    async with joined(stack, made["secret"]) as reader:
+    async with connect_editor(stack, made["secret"]) as reader:
         assert (await reader.call("session/list"))["sessions"][0]["sessionId"] == session
         await reader.load(session)
         blocks = [{"type": "text", "text": "say no"}]
-        error = await reader.refused("session/prompt", sessionId=session, prompt=blocks)
+        error = await reader.expect_error("session/prompt", sessionId=session, prompt=blocks)
         assert error.data["code"] == "forbidden"
         hello = await reader.initialize()
         assert (hello["authMethods"], hello["agentCapabilities"]["auth"]) == ([], {})
@@ -83,11 +83,13 @@ async def test_a_token_may_do_what_it_may_do_and_no_longer_than_it_is_good(stack
         await eventually(lambda: reader.peer.closed)
 
 
-async def test_another_namespace_is_another_world(stack: Stack) -> None:
+async def test_sessions_of_another_namespace_do_not_exist(stack: Stack) -> None:
     account = await stack.sign_in()
     session = await stack.create(account)
-    async with joined(stack, f"{OWNER}:team") as other:
+    async with connect_editor(stack, f"{OWNER}:team") as other:
         assert (await other.call("session/list"))["sessions"] == []
-        assert (await other.refused("session/load", sessionId=session, cwd="/", mcpServers=[])).code == -32002
+        assert (
+            await other.expect_error("session/load", sessionId=session, cwd="/", mcpServers=[])
+        ).code == -32002
         assert await other.call("session/delete", sessionId=session) == {}
     assert (await account.session(session))["id"] == session

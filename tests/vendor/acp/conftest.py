@@ -1,4 +1,4 @@
-"""The real Droid as the other vendor tests have it, and the desk it works at."""
+"""The real Droid, and a directory for it to work in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["droid", "pin"]
 
 
 @pytest.fixture
-def desk(home: Path) -> Path:
+def project(home: Path) -> Path:
     path = home.parent / "project"
     path.mkdir()
     return path

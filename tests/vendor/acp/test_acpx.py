@@ -1,4 +1,4 @@
-"""acpx, a client that others have made, drives `farsteer acp`: once, in sessions, allowing and denying."""
+"""acpx, an independent ACP client, with `farsteer acp`: single prompts, sessions, permissions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.vendor.droid.conftest import only_new
 from tests.vendor.pins import ACPX, Pin
 
 DENIED = 5
-"""How it ends when something was denied."""
+"""The exit code of acpx when a permission was denied."""
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(240)]
 
 
-async def acpx(desk: Path, *words: str, agent: str = "demo", code: int = 0) -> str:
-    """What it prints on stdout."""
+async def acpx(project: Path, *words: str, agent: str = "demo", code: int = 0) -> str:
+    """Run acpx and return its stdout."""
     command = shlex.join([sys.executable, "-m", "farsteer", "acp", "--agent", agent])
     process = await asyncio.create_subprocess_exec(
-        str(NODE), str(required(ACPX)), "--agent", command, *words, cwd=desk, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
-        env={**os.environ, "PATH": f"{NODE.parent}:{os.environ['PATH']}"}, start_new_session=True,
+        str(NODE), str(required(ACPX)), "--agent", command, *words, cwd=project, stdin=DEVNULL, stdout=PIPE,
+        stderr=PIPE, env={**os.environ, "PATH": f"{NODE.parent}:{os.environ['PATH']}"}, start_new_session=True,
     )  # fmt: skip
     try:
         async with asyncio.timeout(100):
@@ -43,11 +43,17 @@ async def acpx(desk: Path, *words: str, agent: str = "demo", code: int = 0) -> s
     return out.decode()
 
 
-async def test_one_prompt_in_json_is_protocol_and_nothing_else(home: Path, desk: Path) -> None:
+async def test_a_single_prompt_prints_only_protocol_messages(home: Path, project: Path) -> None:
     out = await acpx(
-        desk, "--approve-all", "--format", "json", "--json-strict", "exec", "write a.txt x\nthink\nsay done"
+        project,
+        "--approve-all",
+        "--format",
+        "json",
+        "--json-strict",
+        "exec",
+        "write a.txt x\nthink\nsay done",
     )
-    assert (desk / "a.txt").exists()
+    assert (project / "a.txt").exists()
     messages: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
     updates = [message["params"] for message in messages if message.get("method") == "session/update"]
     for update in updates:
@@ -61,31 +67,35 @@ async def test_one_prompt_in_json_is_protocol_and_nothing_else(home: Path, desk:
     assert messages[-1]["result"] == {"stopReason": "end_turn"}
 
 
-async def test_what_is_denied_is_not_done(home: Path, desk: Path) -> None:
-    out = await acpx(desk, "--deny-all", "exec", "write a.txt x", code=DENIED)
+async def test_a_denied_tool_does_not_run(home: Path, project: Path) -> None:
+    out = await acpx(project, "--deny-all", "exec", "write a.txt x", code=DENIED)
     assert "a.txt is as it was." in out
-    assert not (desk / "a.txt").exists()
+    assert not (project / "a.txt").exists()
 
 
-async def test_a_session_is_begun_gone_on_with_configured_listed_and_closed(home: Path, desk: Path) -> None:
-    """It keeps one agent for its session and starts others beside it, so there is a hub that all of them join."""
+async def test_a_session_is_created_continued_configured_listed_and_closed(home: Path, project: Path) -> None:
+    """acpx runs several agent processes at the same time, so they need a hub to share."""
     async with farsteer(home, seconds=200) as stack:
         announce(stack)
-        session = (await acpx(desk, "sessions", "new")).split()[0]
+        session = (await acpx(project, "sessions", "new")).split()[0]
         try:
-            assert "hello there" in await acpx(desk, "--ttl", "5", "say hello there")
-            await acpx(desk, "set", "model", "demo-1-mini")
-            assert "model demo-1-mini" in await acpx(desk, "--ttl", "5", "prompt", "model")
-            assert session in await acpx(desk, "sessions", "list")
+            assert "hello there" in await acpx(project, "--ttl", "5", "say hello there")
+            await acpx(project, "set", "model", "demo-1-mini")
+            assert "model demo-1-mini" in await acpx(project, "--ttl", "5", "prompt", "model")
+            assert session in await acpx(project, "sessions", "list")
         finally:
-            assert session in await acpx(desk, "sessions", "close")
+            assert session in await acpx(project, "sessions", "close")
 
 
 @only_new
-async def test_the_real_droid_answers_acpx(droid: Pin, desk: Path) -> None:
+async def test_the_real_droid_answers_acpx(droid: Pin, project: Path) -> None:
     out = await acpx(
-        desk, "--approve-all", "exec", "[[bash:touch made.txt]][[say:Hello from the model.]]", agent="droid"
+        project,
+        "--approve-all",
+        "exec",
+        "[[bash:touch made.txt]][[say:Hello from the model.]]",
+        agent="droid",
     )
-    assert (desk / "made.txt").exists()
+    assert (project / "made.txt").exists()
     assert "Hello from the model." in out
     assert "end_turn" in out

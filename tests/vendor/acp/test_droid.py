@@ -1,4 +1,4 @@
-"""The real Droid behind `farsteer acp`: every line held to the schema, and the official SDK in front of it."""
+"""The real Droid behind `farsteer acp`, with schema checks and with the official SDK."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract.acp.test_typescript_sdk import client, here, prompt
-from tests.support.acp_client import FARSTEER_ACP, FORMS, choosing, editor
+from tests.support.acp_client import FARSTEER_ACP, FORMS, choose_option, editor_process
 from tests.vendor.droid.conftest import only_new
 from tests.vendor.pins import Pin
 
@@ -24,41 +24,43 @@ ECHO = {
 }
 
 
-async def test_turns_permissions_cancel_and_a_second_life(droid: Pin, desk: Path) -> None:
-    async with editor("--agent", "droid", answer=choosing("allow_once"), cwd=desk) as zed:
-        await zed.initialize()
-        session = (await zed.new(str(desk)))["sessionId"]
-        assert await zed.prompt(session, "[[think:hm]][[bash:touch made.txt]][[say:made it]]") == "end_turn"
-        assert (desk / "made.txt").exists()
-        assert zed.text().endswith("made it")
-        assert zed.log[-1].startswith("answer")
-        assert len(zed.asked) == 1
-        (run,) = [call for call in zed.told("tool_call") if call["kind"] == "execute"]
-        assert zed.told("tool_call_update", toolCallId=run["toolCallId"], status="completed")
-        running = zed.start(session, "[[slow:200:0.1]]")
-        await zed.until(lambda: zed.text().count(" ") > 6)
-        zed.cancel(session)
+async def test_turns_permissions_cancel_and_a_second_process(droid: Pin, project: Path) -> None:
+    async with editor_process("--agent", "droid", answer=choose_option("allow_once"), cwd=project) as editor:
+        await editor.initialize()
+        session = (await editor.new(str(project)))["sessionId"]
+        assert (
+            await editor.prompt(session, "[[think:hm]][[bash:touch made.txt]][[say:made it]]") == "end_turn"
+        )
+        assert (project / "made.txt").exists()
+        assert editor.text().endswith("made it")
+        assert editor.log[-1].startswith("answer")
+        assert len(editor.requests) == 1
+        (run,) = [call for call in editor.updates_of("tool_call") if call["kind"] == "execute"]
+        assert editor.updates_of("tool_call_update", toolCallId=run["toolCallId"], status="completed")
+        running = editor.start_prompt(session, "[[slow:200:0.1]]")
+        await editor.wait_until(lambda: editor.text().count(" ") > 6)
+        editor.cancel(session)
         assert await running == "cancelled"
-    async with editor("--agent", "droid", cwd=desk) as again:
+    async with editor_process("--agent", "droid", cwd=project) as again:
         await again.initialize()
         await again.load(session)
         assert "made it" in again.text()
-        again.forget()
+        again.clear()
         assert await again.prompt(session, "[[history]]") == "end_turn"
         assert "made it" in again.text()
 
 
 @only_new
-async def test_a_server_of_tools_that_the_editor_brings_along_is_used(droid: Pin, desk: Path) -> None:
-    async with editor("--agent", "droid", answer=choosing("allow_once"), cwd=desk) as zed:
-        await zed.initialize()
-        session = (await zed.new(str(desk), mcpServers=[ECHO]))["sessionId"]
-        await zed.prompt(session, '[[tool:echo___shout:{"text":"hooray"}]]')
-        assert "HOORAY" in zed.text()
+async def test_an_mcp_server_of_the_editor_is_used(droid: Pin, project: Path) -> None:
+    async with editor_process("--agent", "droid", answer=choose_option("allow_once"), cwd=project) as editor:
+        await editor.initialize()
+        session = (await editor.new(str(project), mcpServers=[ECHO]))["sessionId"]
+        await editor.prompt(session, '[[tool:echo___shout:{"text":"hooray"}]]')
+        assert "HOORAY" in editor.text()
 
 
 @only_new
-async def test_questions_and_plans_are_forms(droid: Pin, desk: Path) -> None:
+async def test_questions_and_plans_are_forms(droid: Pin, project: Path) -> None:
     async def answer(method: str, params: dict[str, Any]) -> Any:
         assert method == "elicitation/create"
         fields = params["requestedSchema"]["properties"]
@@ -70,31 +72,31 @@ async def test_questions_and_plans_are_forms(droid: Pin, desk: Path) -> None:
                 content[name] = "Blue"
         return {"action": "accept", "content": content}
 
-    async with editor("--agent", "droid", answer=answer, cwd=desk) as zed:
-        await zed.initialize(**FORMS)
-        session = (await zed.new(str(desk)))["sessionId"]
-        await zed.prompt(session, "[[ask:Which color?:Red|Blue]]")
-        assert "Blue" in zed.text()
-        await zed.call("session/set_mode", sessionId=session, modeId="plan")
-        await zed.prompt(session, "[[plan:First this, then that.]][[say:carried out]]")
-        assert zed.text().endswith("carried out")
-        assert len(zed.asked) == 2
+    async with editor_process("--agent", "droid", answer=answer, cwd=project) as editor:
+        await editor.initialize(**FORMS)
+        session = (await editor.new(str(project)))["sessionId"]
+        await editor.prompt(session, "[[ask:Which color?:Red|Blue]]")
+        assert "Blue" in editor.text()
+        await editor.call("session/set_mode", sessionId=session, modeId="plan")
+        await editor.prompt(session, "[[plan:First this, then that.]][[say:carried out]]")
+        assert editor.text().endswith("carried out")
+        assert len(editor.requests) == 2
 
 
 @only_new
-async def test_the_official_sdk_with_the_real_droid(droid: Pin, desk: Path) -> None:
+async def test_the_official_sdk_with_the_real_droid(droid: Pin, project: Path) -> None:
     where = {"command": [*FARSTEER_ACP, "--agent", "droid"]}
     steps = [
-        ["session/new", here(desk)],
+        ["session/new", here(project)],
         prompt("[[bash:touch made.txt]][[say:made it]]"),
         prompt("[[slow:200:0.1]]", until=" "),
         ["session/cancel", {"sessionId": "$id"}],
         prompt("[[say:the end]]"),
-        ["session/fork", {"sessionId": "$id", "cwd": str(desk), "mcpServers": []}],
+        ["session/fork", {"sessionId": "$id", "cwd": str(project), "mcpServers": []}],
         ["session/close", {"sessionId": "$id"}],
     ]
     async with asyncio.timeout(120):
         told = await client(where, *steps)
-    assert (desk / "made.txt").exists()
+    assert (project / "made.txt").exists()
     assert told.text().endswith("the end")
     assert told.of("session/prompt (later)") == [{"stopReason": "cancelled"}]
