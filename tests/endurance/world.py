@@ -385,18 +385,18 @@ class _Publications:
     """What a runner gives to its link, in one life: numbered without a gap."""
 
     def __init__(self, runner: Runner) -> None:
-        lanes: Any = runner._lanes
-        self._publish = lanes.publish
+        outbox: Any = runner._outbox
+        self._publish = outbox.publish
         self._last: dict[str, int] = {}
-        lanes.publish = self.publish
+        outbox.publish = self.publish
 
-    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None:
-        for item in items:
+    def publish(self, state: SessionState, entries: Sequence[EncodedEntry], *, state_changed: bool) -> None:
+        for entry in entries:
             last = self._last.get(state.id)
-            assert last is None or item.seq == last + 1, f"published {item.seq} after {last}"
-            self._last[state.id] = item.seq
-        assert not items or items[-1].seq == state.seq
-        self._publish(state, items, changed=changed)
+            assert last is None or entry.seq == last + 1, f"published {entry.seq} after {last}"
+            self._last[state.id] = entry.seq
+        assert not entries or entries[-1].seq == state.seq
+        self._publish(state, entries, state_changed=state_changed)
 
 
 class _Complaints(logging.Handler):

@@ -1,4 +1,4 @@
-"""An adapter that does exactly what a test tells it, step by step."""
+"""A scripted adapter and other stand-ins for the tests of the runner."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnE
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.journal import Journal, Payloads
-from farsteer.runner.session.drafts import DraftDelta, DraftKey
+from farsteer.runner.journal import Journal, JournalBatch
+from farsteer.runner.session.drafts import DraftDelta
 
 SECONDS = 10.0
 
 
 class ScriptedLaunch(Launch):
+    """Records calls in queues and lists; a test emits its output."""
+
     def __init__(self, plan: LaunchPlan, sink: Sink) -> None:
         self.plan = plan
         self.sink = sink
@@ -35,12 +37,12 @@ class ScriptedLaunch(Launch):
         self.steer_hangs = False
         self.restored: list[tuple[str, str | None]] = []
         self.reported_id: str | None = None
-        """The native id the agent reports, if it is not the one it was given."""
+        """The native id the agent reports, if it is another one than it was given."""
         self.gone = False
         self.answers_after: asyncio.Task[None] | None = None
-        """An interrupt is answered when this is done."""
+        """`interrupt` returns when this task is done."""
         self.ends_in_send: TurnEndReason | None = None
-        """How the turn ends before `send` returns, which it does at `release`."""
+        """If set, the turn ends this way before `send` returns, which it does when `release` is set."""
         self.release = asyncio.Event()
 
     @property
@@ -89,7 +91,7 @@ class ScriptedLaunch(Launch):
             self.gone = True
             await self.sink.put([Exited(exit_code=code, reason=reason)])
 
-    async def say(self, *outputs: Output) -> None:
+    async def emit(self, *outputs: Output) -> None:
         await self.sink.put(outputs)
 
     async def prompt(self) -> Prompt:
@@ -97,10 +99,12 @@ class ScriptedLaunch(Launch):
             return await self.prompts.get()
 
     async def finish(self, prompt: Prompt, reason: TurnEndReason = TurnEndReason.END_TURN) -> None:
-        await self.say(TurnEnded(turn_id=prompt.turn_id, reason=reason))
+        await self.emit(TurnEnded(turn_id=prompt.turn_id, reason=reason))
 
 
 class ScriptedAdapter(Adapter):
+    """Starts `ScriptedLaunch`es, while `gate` is set."""
+
     name: ClassVar[str] = "scripted"
     title: ClassVar[str] = "Scripted"
     capabilities = Capabilities(caller_chosen_id=True, resume=True, approvals=True, live_mode=True)
@@ -110,7 +114,7 @@ class ScriptedAdapter(Adapter):
         self.plans: list[LaunchPlan] = []
         self.start_error: Exception | None = None
         self.start_errors: list[Exception] = []
-        """What the next starts fail with, one each."""
+        """The errors of the next starts, one each."""
         self.reported_id: str | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -136,23 +140,23 @@ class ScriptedAdapter(Adapter):
 
 
 class Recorder:
-    """A publisher that keeps what was published and lets a test wait for it."""
+    """A publisher that records what was published and lets a test wait for it."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.states: list[SessionState] = []
         self.deltas: list[Delta] = []
-        self._news = asyncio.Event()
+        self._published = asyncio.Event()
 
-    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None:
-        self.entries += [decode_entry(bytes(item.body)) for item in items]
-        if changed:
+    def publish(self, state: SessionState, entries: Sequence[EncodedEntry], *, state_changed: bool) -> None:
+        self.entries += [decode_entry(bytes(entry.body)) for entry in entries]
+        if state_changed:
             self.states.append(state)
-        self._news.set()
+        self._published.set()
 
-    def fragments(self, session: str, deltas: list[Delta]) -> None:
+    def publish_deltas(self, session: str, deltas: list[Delta]) -> None:
         self.deltas += deltas
-        self._news.set()
+        self._published.set()
 
     def kinds(self) -> list[str]:
         return [str(type(entry.content).__struct_config__.tag) for entry in self.entries]
@@ -161,35 +165,29 @@ class Recorder:
         return [entry.content for entry in self.entries if isinstance(entry.content, kind)]
 
     async def until(self, kind: type[msgspec.Struct], count: int = 1, **fields: object) -> msgspec.Struct:
-        """The `count`th event of this kind whose fields match."""
+        """Wait for the `count`th event of this kind whose fields match, and return it."""
         async with asyncio.timeout(SECONDS):
             while True:
                 found = [e for e in self.of(kind) if all(getattr(e, k) == v for k, v in fields.items())]
                 if len(found) >= count:
                     return found[count - 1]
-                self._news.clear()
-                await self._news.wait()
+                self._published.clear()
+                await self._published.wait()
 
 
-class WatchedDisk(Journal):
-    """A journal that counts the commits it is asked for; they begin while it `spins`."""
+class CountingJournal(Journal):
+    """A journal that counts commits. They wait until `writable` is set."""
 
-    def __init__(self, journal: Journal, *, spins: bool = False) -> None:
+    def __init__(self, journal: Journal, *, writable: bool = False) -> None:
         self._inner = journal
         self.appends = 0
-        self.spin = asyncio.Event()
-        if spins:
-            self.spin.set()
+        self.writable = asyncio.Event()
+        if writable:
+            self.writable.set()
 
     async def append(
-        self,
-        state: SessionState,
-        items: Sequence[EncodedEntry],
-        settled: Sequence[str] = (),
-        payloads: Payloads | None = None,
-        drafts: Sequence[DraftDelta] = (),
-        finished: Sequence[DraftKey] = (),
+        self, state: SessionState, batch: JournalBatch, draft_deltas: Sequence[DraftDelta] = ()
     ) -> None:
         self.appends += 1
-        await self.spin.wait()
-        await self._inner.append(state, items, settled, payloads, drafts, finished)
+        await self.writable.wait()
+        await self._inner.append(state, batch, draft_deltas)

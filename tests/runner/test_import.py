@@ -213,13 +213,13 @@ async def test_an_adoption_that_was_cut_off_can_be_repeated(desk: Desk) -> None:
     id = new_id()
     desk.agent.gate.clear()
     cut = asyncio.create_task(desk.adopt("chat-1", id=id))
-    await eventually(lambda: bool(desk.runner.adopting))
+    await eventually(lambda: bool(desk.runner.importing))
     cut.cancel()
     await asyncio.wait([cut])
     desk.agent.gate.set()
     state = SessionState(id=id, agent=desk.agent.name, directory="/")
     spec = SessionSpec(id=id, machine_id="m", directory="/", native_id="chat-1")
-    await desk.runner._journal.create(spec, state)
+    await desk.runner._journal.create_session(spec, state)
     assert (await desk.adopted("chat-1", id=id)).seq == 1
 
 
@@ -246,7 +246,7 @@ async def test_deleting_a_session_leaves_a_conversation_that_was_there_before_us
 
 async def test_deleting_a_session_deletes_the_conversation_that_we_began(desk: Desk, tmp_path: Path) -> None:
     spec = SessionSpec(id=new_id(), machine_id="m", directory=str(tmp_path), agent=desk.agent.name)
-    actor = await desk.runner.create(
+    actor = await desk.runner.create_session(
         spec,
         SessionState(
             id=spec.id, agent=desk.agent.name, directory=str(tmp_path), native_id="ours", registered=True
@@ -263,7 +263,7 @@ async def test_a_conversation_that_a_fork_has_yet_to_begin_with_is_kept(desk: De
     async def session(**fields: Any) -> str:
         spec = SessionSpec(id=new_id(), machine_id="m", directory=place, agent=desk.agent.name)
         state = SessionState(id=spec.id, agent=desk.agent.name, directory=place, **fields)
-        await desk.runner.create(spec, state)
+        await desk.runner.create_session(spec, state)
         return spec.id
 
     source = await session(native_id="ours", registered=True)

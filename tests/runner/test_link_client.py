@@ -1,4 +1,4 @@
-"""The link loses nothing: what the hub has not confirmed is sent again, in order, and nothing else is."""
+"""The link loses nothing: what the hub has not confirmed is sent again in order, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from tests.support.eventually import eventually
 MACHINE = MachineInfo(id="m", host="h", platform="linux", version="0")
 
 
-class Hub:
-    """The other end, scripted."""
-
+class ScriptedHub:
     def __init__(self) -> None:
         self.links: asyncio.Queue[MemoryTransport[ToRunner, ToHub]] = asyncio.Queue()
 
@@ -42,16 +40,18 @@ class Hub:
         acked: dict[str, int] | None = None,
         deleted: list[str] | None = None,
         foreign: list[str] | None = None,
-    ) -> Peer:
+    ) -> HubLink:
         async with asyncio.timeout(SECONDS):
             link = await self.links.get()
             hello = await link.receive()
         assert isinstance(hello, Hello)
         await link.send(Welcome(acked=acked or {}, deleted=deleted or [], foreign=foreign or []))
-        return Peer(link, hello)
+        return HubLink(link, hello)
 
 
-class Peer:
+class HubLink:
+    """The hub's end of one link. Records what the runner sends."""
+
     def __init__(self, link: MemoryTransport[ToRunner, ToHub], hello: Hello) -> None:
         self.link = link
         self.hello = hello
@@ -60,7 +60,7 @@ class Peer:
         self.deltas: list[ev.Delta] = []
         self.replies: list[Reply] = []
 
-    async def take(self) -> ToHub:
+    async def receive(self) -> ToHub:
         async with asyncio.timeout(SECONDS):
             message = await self.link.receive()
         if isinstance(message, Events):
@@ -74,27 +74,26 @@ class Peer:
 
     async def until_seq(self, seq: int) -> None:
         while not self.seqs or self.seqs[-1] < seq:
-            await self.take()
+            await self.receive()
 
     async def ack(self, seq: int) -> None:
         await self.link.send(Ack(session=SESSION, seq=seq))
 
 
-class Station:
-    """A session's log with an uplink to the scripted hub."""
+class LinkHarness:
+    """A session's log with a link client that is connected to the scripted hub."""
 
-    def __init__(self, journal: Journal, log: SessionLog, hub: Hub, lanes: Outbox) -> None:
+    def __init__(self, journal: Journal, log: SessionLog, hub: ScriptedHub, outbox: Outbox) -> None:
         self.journal = journal
         self.log = log
         self.hub = hub
-        self.lanes = lanes
         self.forgotten: list[str] = []
-        self.uplink = LinkClient(journal, lanes, self.handle, self.welcomed)
+        self.client = LinkClient(journal, outbox, self)
 
     async def handle(self, call: Call) -> Reply:
         return Reply(id=call.id)
 
-    async def welcomed(self, welcome: Welcome) -> None:
+    async def handle_welcome(self, welcome: Welcome) -> None:
         self.forgotten += welcome.deleted
 
     async def write(self, count: int, size: int = 10) -> None:
@@ -102,144 +101,148 @@ class Station:
             self.log.add(ev.Notice(text="x" * size))
         await self.log.flush()
 
-    async def outbox(self) -> list[int]:
-        return [item.seq for item in await self.journal.outbox(SESSION, 0)]
+    async def unconfirmed(self) -> list[int]:
+        return [item.seq for item in await self.journal.unconfirmed(SESSION, 0)]
 
 
 @pytest.fixture
-async def station(tmp_path: Path) -> AsyncIterator[Station]:
+async def harness(tmp_path: Path) -> AsyncIterator[LinkHarness]:
     journal = await Journal.open(tmp_path / "runner.db")
     state = SessionState(id=SESSION, agent="scripted", directory="/")
-    await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), state)
-    lanes = Outbox()
-    log = SessionLog(state, journal, lanes)
-    lanes.track(state, log)
-    station = Station(journal, log, Hub(), lanes)
-    task = asyncio.create_task(station.uplink.run(station.hub.connect, MACHINE))
-    yield station
+    await journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), state)
+    outbox = Outbox()
+    log = SessionLog(state, journal, outbox)
+    outbox.add_session(state, log)
+    harness = LinkHarness(journal, log, ScriptedHub(), outbox)
+    task = asyncio.create_task(harness.client.run(harness.hub.connect, MACHINE))
+    yield harness
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await journal.close()
 
 
-async def test_events_go_up_in_order_with_the_state_after_them(station: Station) -> None:
-    peer = await station.hub.welcome()
-    await station.write(3)
-    await station.write(2)
+async def test_events_go_up_in_order_with_the_state_after_them(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
+    await harness.write(3)
+    await harness.write(2)
     await peer.until_seq(5)
     assert peer.seqs == [1, 2, 3, 4, 5]
 
 
-async def test_a_journal_that_is_closed_ends_the_link_and_is_no_failure_of_its_own(station: Station) -> None:
-    peer = await station.hub.welcome()
-    await station.write(1)
+async def test_a_journal_that_is_closed_ends_the_link_and_is_no_failure_of_its_own(
+    harness: LinkHarness,
+) -> None:
+    peer = await harness.hub.welcome()
+    await harness.write(1)
     await peer.until_seq(1)
-    await station.journal.close()
+    await harness.journal.close()
     await peer.ack(1)
     with pytest.raises(LinkClosed):
         await peer.until_seq(2)
-    assert not station.uplink.connected.is_set()
+    assert not harness.client.connected.is_set()
 
 
-async def test_the_journal_forgets_only_what_the_hub_confirmed(station: Station) -> None:
-    peer = await station.hub.welcome()
-    await station.write(5)
+async def test_the_journal_forgets_only_what_the_hub_confirmed(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
+    await harness.write(5)
     await peer.until_seq(5)
-    assert await station.outbox() == [1, 2, 3, 4, 5]
+    assert await harness.unconfirmed() == [1, 2, 3, 4, 5]
     await peer.ack(3)
 
     async def confirmed() -> bool:
-        return await station.outbox() == [4, 5]
+        return await harness.unconfirmed() == [4, 5]
 
     await eventually(confirmed)
 
 
 async def test_after_a_break_everything_unconfirmed_comes_again_and_what_was_written_meanwhile(
-    station: Station,
+    harness: LinkHarness,
 ) -> None:
-    first = await station.hub.welcome()
-    await station.write(5)
+    first = await harness.hub.welcome()
+    await harness.write(5)
     await first.until_seq(5)
     await first.link.close()
-    await station.write(2)
-    second = await station.hub.welcome(acked={SESSION: 3})
+    await harness.write(2)
+    second = await harness.hub.welcome(acked={SESSION: 3})
     assert second.hello.sessions == {SESSION: 7}
     await second.until_seq(7)
     assert second.seqs == [4, 5, 6, 7]
 
 
-async def test_a_flood_that_outgrows_memory_is_read_from_the_journal(station: Station) -> None:
-    await station.write(3000)
-    await station.write(12, size=1_000_000)
-    peer = await station.hub.welcome()
-    await station.write(3000)
+async def test_a_flood_that_outgrows_memory_is_read_from_the_journal(harness: LinkHarness) -> None:
+    await harness.write(3000)
+    await harness.write(12, size=1_000_000)
+    peer = await harness.hub.welcome()
+    await harness.write(3000)
     await peer.until_seq(6012)
     assert peer.seqs == list(range(1, 6013))
 
 
-async def test_the_state_comes_with_the_last_event_only(station: Station) -> None:
-    await station.write(2500)
-    station.log.add(ev.TitleUpdate(title="named", by_user=True))
-    await station.log.flush()
-    peer = await station.hub.welcome()
+async def test_the_state_comes_with_the_last_event_only(harness: LinkHarness) -> None:
+    await harness.write(2500)
+    harness.log.add(ev.TitleUpdate(title="named", by_user=True))
+    await harness.log.flush()
+    peer = await harness.hub.welcome()
     while peer.state is None:
-        await peer.take()
+        await peer.receive()
     assert peer.seqs[-1] == peer.state.seq == 2501
     assert peer.state.title == "named"
 
 
-async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(station: Station) -> None:
-    peer = await station.hub.welcome()
+async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
     while peer.state is None:
-        await peer.take()
+        await peer.receive()
     for offset, letter in enumerate("abc"):
-        station.log.stream([ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=letter, offset=offset)])
+        harness.log.publish_deltas(
+            [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=letter, offset=offset)]
+        )
     while sum(len(delta.text) for delta in peer.deltas) < 3:
-        await peer.take()
+        await peer.receive()
     assert peer.deltas == [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="abc", offset=0)]
 
 
-async def test_a_delta_that_begins_anew_is_not_merged(station: Station) -> None:
-    peer = await station.hub.welcome()
+async def test_a_delta_that_begins_anew_is_not_merged(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
     while peer.state is None:
-        await peer.take()
+        await peer.receive()
     fragments = [
         ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=0) for text in ("ab", "abc")
     ]
-    station.log.stream(fragments)
+    harness.log.publish_deltas(fragments)
     while len(peer.deltas) < 2:
-        await peer.take()
+        await peer.receive()
     assert peer.deltas == fragments
 
 
-async def test_deltas_without_a_link_are_dropped(station: Station) -> None:
-    peer = await station.hub.welcome()
+async def test_deltas_without_a_link_are_dropped(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
     await peer.link.close()
-    await eventually(lambda: not station.uplink.connected.is_set())
-    station.log.stream([ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="gone", offset=0)])
-    again = await station.hub.welcome()
-    await station.write(1)
+    await eventually(lambda: not harness.client.connected.is_set())
+    harness.log.publish_deltas([ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="gone", offset=0)])
+    again = await harness.hub.welcome()
+    await harness.write(1)
     await again.until_seq(1)
     assert again.deltas == []
 
 
-async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(station: Station) -> None:
-    peer = await station.hub.welcome({SESSION: 0})
-    await station.write(6)
+async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome({SESSION: 0})
+    await harness.write(6)
     await peer.until_seq(6)
     await peer.ack(4)
 
     async def confirmed() -> bool:
-        return await station.outbox() == [5, 6]
+        return await harness.unconfirmed() == [5, 6]
 
     await eventually(confirmed)
     await peer.link.close()
-    peer = await station.hub.welcome({SESSION: 2})
-    await station.write(1)
+    peer = await harness.hub.welcome({SESSION: 2})
+    await harness.write(1)
     told: list[tuple[int, str | None]] = []
     while not told or told[-1][0] < 7:
-        message = await peer.take()
+        message = await peer.receive()
         assert isinstance(message, Events)
         for item in message.entries:
             event = decode_entry(bytes(item.body)).content
@@ -248,18 +251,18 @@ async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(
     assert told == [(3, "entry_lost"), (4, "entry_lost"), (5, None), (6, None), (7, None)]
 
 
-async def test_a_session_the_hub_does_not_have_is_forgotten(station: Station) -> None:
-    await station.hub.welcome(deleted=[SESSION])
-    await eventually(lambda: bool(station.forgotten))
-    assert station.forgotten == [SESSION]
+async def test_a_session_the_hub_does_not_have_is_forgotten(harness: LinkHarness) -> None:
+    await harness.hub.welcome(deleted=[SESSION])
+    await eventually(lambda: bool(harness.forgotten))
+    assert harness.forgotten == [SESSION]
 
 
-async def test_calls_are_answered_by_their_number(station: Station) -> None:
-    peer = await station.hub.welcome()
+async def test_calls_are_answered_by_their_number(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
     for number in (7, 8):
         await peer.link.send(Call(id=number, session=SESSION, command=commands.Abort()))
     while len(peer.replies) < 2:
-        await peer.take()
+        await peer.receive()
     assert [reply.id for reply in peer.replies] == [7, 8]
 
 
@@ -274,15 +277,15 @@ async def test_a_memory_link_closes_both_ends() -> None:
         await there.receive()
 
 
-async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(station: Station) -> None:
-    await station.write(2)
-    peer = await station.hub.welcome(foreign=[SESSION])
-    await station.uplink.connected.wait()
-    await station.write(1)
+async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(harness: LinkHarness) -> None:
+    await harness.write(2)
+    peer = await harness.hub.welcome(foreign=[SESSION])
+    await harness.client.connected.wait()
+    await harness.write(1)
     await peer.link.send(Call(id=1, session="", command=commands.ListConversations(agent="demo")))
-    assert isinstance(await peer.take(), Reply), "nothing but the answer comes"
-    assert (peer.seqs, station.forgotten) == ([], [])
+    assert isinstance(await peer.receive(), Reply), "nothing but the answer comes"
+    assert (peer.seqs, harness.forgotten) == ([], [])
     await peer.link.close()
-    peer = await station.hub.welcome({SESSION: 0})
+    peer = await harness.hub.welcome({SESSION: 0})
     await peer.until_seq(3)
     assert peer.seqs == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""What an earlier life of a runner left behind is ended at the next start, and nothing else is."""
+"""Processes that an earlier runner left behind are killed at the next start, and no others."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 
 from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner.orphans import home_id, reap
+from farsteer.runner.orphans import home_id, kill_orphans
 from farsteer.runner.runner import Runner
+from farsteer.runner.session.context import ActorContext, Limits
 from farsteer.runner.session.launcher import make_plan
 from farsteer.storage.home import prepare_home
 from tests.runner.conftest import SESSION
@@ -26,7 +27,7 @@ SECONDS = 10.0
 
 
 class Leftovers:
-    """Processes that nobody waits for, each with its mark."""
+    """Processes with a launch mark that no runner waits for."""
 
     def __init__(self) -> None:
         self._started: list[subprocess.Popen[bytes]] = []
@@ -71,25 +72,28 @@ def test_only_what_this_home_left_is_ended(tmp_path: Path, leftovers: Leftovers)
         leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH_VARIABLE}"),
         leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH_VARIABLE}_OF"),
     ]
-    assert reap(mine) == 2
+    assert kill_orphans(mine) == 2
     assert not any(map(alive, agents)), "they are gone when it returns"
     assert all(map(alive, spared))
-    assert reap(mine) == 0
+    assert kill_orphans(mine) == 0
 
 
 def test_a_copy_of_a_home_is_another_home(tmp_path: Path, leftovers: Leftovers) -> None:
     home = prepare_home(tmp_path / "home")
     agent = leftovers.start(str(LaunchMark(home_id(home), 1, SESSION)))
     shutil.copytree(home, tmp_path / "copy")
-    assert reap(tmp_path / "copy") == 0
+    assert kill_orphans(tmp_path / "copy") == 0
     assert alive(agent)
     home.rename(tmp_path / "moved")
-    assert reap(tmp_path / "moved") == 1
+    assert kill_orphans(tmp_path / "moved") == 1
 
 
 def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
-    script = "import sys, pathlib\nfrom farsteer.runner.orphans import reap\nprint(reap(pathlib.Path(sys.argv[1])))"
+    script = (
+        "import sys, pathlib\nfrom farsteer.runner.orphans import kill_orphans\n"
+        "print(kill_orphans(pathlib.Path(sys.argv[1])))"
+    )
     shell = 'sleep 300 >/dev/null 2>&1 & "$0" -c "$1" "$2"; echo still here'
     answer = subprocess.run(
         ["/bin/sh", "-c", shell, sys.executable, script, str(home)],
@@ -107,14 +111,15 @@ async def test_it_happens_before_any_session_is_taken_up(tmp_path: Path, leftove
     await runner.close()
 
 
-def test_every_launch_has_its_own_mark() -> None:
+def test_every_launch_has_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A", "b")
     spec = SessionSpec(id=SESSION, machine_id="m", directory="/")
+    context = ActorContext(ScriptedAdapter(), "", Limits(startup=1), environment_names=("A",), home_id="h")
     for generation in (1, 7):
         state = SessionState(id=SESSION, agent="scripted", directory="/", generation=generation - 1)
-        plan = make_plan(
-            spec, state, ScriptedAdapter(), state_dir="", environment={"A": "b"}, startup=1, home="h"
-        )
-        assert plan.environment == {"A": "b", LAUNCH_VARIABLE: f"h:{generation}:{SESSION}"}
+        plan = make_plan(spec, state, context)
+        assert plan.environment == {**context.environment(), LAUNCH_VARIABLE: f"h:{generation}:{SESSION}"}
+        assert plan.environment["A"] == "b"
 
 
 @pytest.mark.parametrize("value", ["", "h", "h:1", "h:x:s", "h:-1:s", "h:²:s"])

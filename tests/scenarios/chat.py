@@ -217,7 +217,7 @@ class Chat:
         """The number of commands in the actor's mailbox."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
-        return len(actor._mailbox._orders)
+        return len(actor._mailbox._control_mail)
 
     def quiet(self) -> bool:
         """True if no timer will start or restart a process."""
@@ -229,13 +229,13 @@ class Chat:
         """True if no process runs, starts, or will be started by a timer."""
         actor = self.world.runner.actor(self.id)
         assert actor is not None
-        return actor._launcher.life is None and self.quiet() and not self.unread()
+        return actor._launcher.current is None and self.quiet() and not self.unread()
 
     def ending(self) -> bool:
         """True once the runner has started to end the process."""
         actor = self.world.runner.actor(self.id)
-        life = actor._launcher.life if actor is not None else None
-        return life is not None and life.reason is not None
+        handle = actor._launcher.current if actor is not None else None
+        return handle is not None and handle.stop_reason is not None
 
     async def kill_agent(self) -> None:
         """Kill the agent's process and wait until the runner has noticed."""

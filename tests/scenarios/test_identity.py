@@ -131,14 +131,14 @@ async def test_07_non_uuid_hub_id(home: Path, tmp_path: Path, *, stored: bool) -
             id=name, agent="demo", directory=str(tmp_path), native_id=native, registered=True
         )
     spec = SessionSpec(id=name, machine_id="m", directory=str(tmp_path))
-    await journal.create(spec, state)
-    context = ActorContext(demo, str(tmp_path), lambda _: {}, LIMITS)
+    await journal.create_session(spec, state)
+    context = ActorContext(demo, str(tmp_path), LIMITS)
     actor = SessionActor(spec, SessionLog(state, journal, out), context)
-    actor.begin()
+    actor.run_in_background()
     for text in ("say one", "say two"):
-        await actor.ask(commands.Send(item=QueueItem(id=new_id(), text=text, created_at=1)))
+        await actor.execute(commands.Send(item=QueueItem(id=new_id(), text=text, created_at=1)))
         await out.until(ev.TurnEnd, 1 if text == "say one" else 2, reason=TurnEndReason.END_TURN)
-        await actor.ask(commands.Stop())
+        await actor.execute(commands.Stop())
     assert demo.starts == [LaunchMode.RESUME if stored else LaunchMode.CREATE, LaunchMode.RESUME]
     (used,) = {plan.decision.native_id for plan in demo.plans}
     assert is_uuid(used or "")

@@ -126,7 +126,7 @@ async def test_45_inactivity(world: World) -> None:
     await chat.say(WORD)
     turn = await chat.say("hang")
     assert turn.reason is TurnEndReason.FAILED
-    assert "said nothing" in (turn.error or "")
+    assert "wrote no output" in (turn.error or "")
     assert (await chat.say(RECALL)).answer == "dolphin"
     assert chat.adapter.starts == [LaunchMode.CREATE, LaunchMode.RESUME]
     said = (await chat.say("history")).answer

@@ -388,7 +388,7 @@ async def test_73_two_file_rewind_crash(world: World, me: Account, chat: Chat, m
         await world._cut_link()
         actor = world.runner.actor(chat.id)
         assert actor is not None
-        await actor.ask(commands.Rewind(first_seq=seq - 1, cut_at=cut_at))
+        await actor.execute(commands.Rewind(first_seq=seq - 1, cut_at=cut_at))
         assert "remember the whale" in await visible(me, chat)
         await world.crash_runner()
     await world.start_runner()

@@ -19,7 +19,7 @@ from farsteer.core.events import Delta, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.hub import CreationResult, Hub
 from farsteer.hub.feed import MESSAGE, SyncEvent
-from farsteer.runner.journal import Journal
+from farsteer.runner.journal import Journal, JournalBatch
 from farsteer.runner.machine import machine_id
 from farsteer.runner.runner import Runner
 from farsteer.runner.session.context import Limits
@@ -29,7 +29,7 @@ from tests.scenarios.chat import Chat
 from tests.support.droid_simulator import install
 from tests.support.eventually import eventually
 
-LIMITS = Limits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, warm_delay=0.05)
+LIMITS = Limits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, prewarm_delay=0.05)
 """Short enough for tests; those that no test should meet are long."""
 CLOSE_SECONDS = 30.0
 _ordinary = registry.adapter
@@ -117,11 +117,11 @@ class World:
                 with suppress(asyncio.CancelledError):
                     await actor._task
             actor._timers.cancel_all()
-            life = actor._launcher.life
-            if life is not None and life._task is not None:
-                await cancel_tasks(life._task)
-            if actor._log._saving is not None:
-                actor._log._saving.cancel()
+            handle = actor._launcher.current
+            if handle is not None and handle._task is not None:
+                await cancel_tasks(handle._task)
+            if actor._log._save_timer is not None:
+                actor._log._save_timer.cancel()
         for agent in self.agents.values():
             await agent.kill_all()
         await runner._journal.close()
@@ -180,7 +180,7 @@ class World:
         journal = await Journal.open(self.home / "runner.db")
         (stored,) = [one for one in await journal.load() if one.spec.id == chat.id]
         state = replace(stored.state, **changes)
-        await journal.append(state, [])
+        await journal.append(state, JournalBatch())
         await journal.close()
         return state
 

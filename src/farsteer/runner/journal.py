@@ -1,4 +1,4 @@
-"""The journal: what a runner must not forget: each session, every event that the hub has not confirmed, and drafts."""
+"""The journal: what must survive the death of the runner, in one SQLite file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from farsteer.core.queue import Attachment
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, assemble
+from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, assemble_drafts
 from farsteer.storage.migrations import Migration
 from farsteer.storage.writer import Writer
 
-_KEEP_SETTLED = 500
-_PAGE_ITEMS = 1000
+_KEPT_FINISHED_ITEMS = 500
+_PAGE_ENTRIES = 1000
 _PAGE_BYTES = 4 * 1024 * 1024
 
+# Table `outbox` holds the entries that the hub has not confirmed, `settled` the ids of items that have their outcome.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
@@ -54,18 +55,34 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 Payloads = dict[str, tuple[Attachment, ...]]
+"""The attachments of waiting items, with their data, by item id."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
     spec: SessionSpec
     state: SessionState
-    settled: tuple[str, ...] = ()
-    """Items that have had their outcome, newest last: a repeat of one is not a new message."""
+    finished_items: tuple[str, ...] = ()
+    """Items that have their outcome, newest last. A repeated one is not a new message."""
     payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
-    """What is attached to the items that wait."""
     drafts: tuple[Draft, ...] = ()
-    """What was streamed of messages that were not finished."""
+
+
+@dataclass(slots=True)
+class JournalBatch:
+    """Changes of one session that are committed together."""
+
+    entries: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
+    finished_items: list[str] = field(default_factory=list[str])
+    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
+    finished_drafts: list[DraftKey] = field(default_factory=list[DraftKey])
+    """Drafts that are no longer needed."""
+
+    def extend(self, other: JournalBatch) -> None:
+        self.entries += other.entries
+        self.finished_items += other.finished_items
+        self.payloads |= other.payloads
+        self.finished_drafts += other.finished_drafts
 
 
 class Journal:
@@ -82,32 +99,32 @@ class Journal:
     async def load(self) -> list[StoredSession]:
         def read(db: sqlite3.Connection) -> list[StoredSession]:
             rows = db.execute("SELECT id, spec, state FROM sessions").fetchall()
-            settled: dict[str, list[str]] = {}
+            finished: dict[str, list[str]] = {}
             for session, item in db.execute("SELECT session, item FROM settled ORDER BY n"):
-                settled.setdefault(session, []).append(item)
+                finished.setdefault(session, []).append(item)
             payloads: dict[str, Payloads] = {}
             for session, item, body in db.execute("SELECT session, item, attachments FROM payloads"):
                 payloads.setdefault(session, {})[item] = decode(body, tuple[Attachment, ...])
-            pieces: dict[str, list[DraftDelta]] = {}
+            deltas: dict[str, list[DraftDelta]] = {}
             for session, kind, message, start, text in db.execute(
                 "SELECT session, kind, message, start, text FROM drafts ORDER BY n"
             ):
-                piece = DraftDelta(DraftKey(DeltaKind(kind), message), start, text.decode())
-                pieces.setdefault(session, []).append(piece)
+                delta = DraftDelta(DraftKey(DeltaKind(kind), message), start, text.decode())
+                deltas.setdefault(session, []).append(delta)
             return [
                 StoredSession(
                     decode(spec, SessionSpec),
                     decode(state, SessionState),
-                    tuple(settled.get(id, ())),
+                    tuple(finished.get(id, ())),
                     payloads.get(id, {}),
-                    assemble(pieces.get(id, ())),
+                    assemble_drafts(deltas.get(id, ())),
                 )
                 for id, spec, state in rows
             ]
 
         return await self._writer.run(read)
 
-    async def create(self, spec: SessionSpec, state: SessionState) -> None:
+    async def create_session(self, spec: SessionSpec, state: SessionState) -> None:
         row = (spec.id, encode(spec), encode(state))
 
         def write(db: sqlite3.Connection) -> None:
@@ -116,60 +133,53 @@ class Journal:
         await self._writer.run(write)
 
     async def append(
-        self,
-        state: SessionState,
-        items: Sequence[EncodedEntry],
-        settled: Sequence[str] = (),
-        payloads: Payloads | None = None,
-        drafts: Sequence[DraftDelta] = (),
-        finished: Sequence[DraftKey] = (),
+        self, state: SessionState, batch: JournalBatch, draft_deltas: Sequence[DraftDelta] = ()
     ) -> None:
-        """Commit `items` and the state after them. Returns when they are on the disk.
-
-        `finished` are the drafts that are no longer needed, `drafts` what is new of others.
-        """
+        """Commit `batch`, the state after it and new draft text. Returns when they are on the disk."""
         id = state.id
-        files = [(id, item, encode(attached)) for item, attached in (payloads or {}).items()]
+        payloads = [(id, item, encode(attached)) for item, attached in batch.payloads.items()]
         body = encode(state)
-        rows = [(id, item.seq, item.kind, bytes(item.body)) for item in items]
-        pieces = [
+        entries = [(id, entry.seq, entry.kind, bytes(entry.body)) for entry in batch.entries]
+        drafted = [
             (id, key.kind.value, key.message_id, start, text.encode(errors="replace"))
-            for key, start, text in drafts
+            for key, start, text in draft_deltas
         ]
-        ends = [(id, key.message_id, key.kind.value) for key in finished]
+        finished_drafts = [(id, key.message_id, key.kind.value) for key in batch.finished_drafts]
+        finished_items = [(id, item) for item in batch.finished_items]
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
-            db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", rows)
-            if files:
-                db.executemany("INSERT INTO payloads (session, item, attachments) VALUES (?, ?, ?)", files)
-            if ends:
-                db.executemany("DELETE FROM drafts WHERE session = ? AND message = ? AND kind = ?", ends)
-            if pieces:
+            db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", entries)
+            if payloads:
+                db.executemany("INSERT INTO payloads (session, item, attachments) VALUES (?, ?, ?)", payloads)
+            if finished_drafts:
                 db.executemany(
-                    "INSERT INTO drafts (session, kind, message, start, text) VALUES (?, ?, ?, ?, ?)", pieces
+                    "DELETE FROM drafts WHERE session = ? AND message = ? AND kind = ?", finished_drafts
                 )
-            if settled:
-                done = [(id, one) for one in settled]
-                db.executemany("DELETE FROM payloads WHERE session = ? AND item = ?", done)
-                db.executemany("INSERT INTO settled (session, item) VALUES (?, ?)", done)
+            if drafted:
+                db.executemany(
+                    "INSERT INTO drafts (session, kind, message, start, text) VALUES (?, ?, ?, ?, ?)", drafted
+                )
+            if finished_items:
+                db.executemany("DELETE FROM payloads WHERE session = ? AND item = ?", finished_items)
+                db.executemany("INSERT INTO settled (session, item) VALUES (?, ?)", finished_items)
                 db.execute(
                     "DELETE FROM settled WHERE session = ? AND n <= (SELECT n FROM settled WHERE session = ?"
                     " ORDER BY n DESC LIMIT 1 OFFSET ?)",
-                    (id, id, _KEEP_SETTLED),
+                    (id, id, _KEPT_FINISHED_ITEMS),
                 )
 
         await self._writer.run(write)
 
-    async def outbox(self, session: str, after: int) -> list[EncodedEntry]:
-        """The next page of a session's unconfirmed events, oldest first."""
+    async def unconfirmed(self, session: str, after: int) -> list[EncodedEntry]:
+        """Return the next page of entries after `after` that the hub has not confirmed, oldest first."""
 
         def read(db: sqlite3.Connection) -> list[EncodedEntry]:
             page: list[EncodedEntry] = []
             size = 0
             rows = db.execute(
                 "SELECT seq, kind, body FROM outbox WHERE session = ? AND seq > ? ORDER BY seq LIMIT ?",
-                (session, after, _PAGE_ITEMS),
+                (session, after, _PAGE_ENTRIES),
             )
             for seq, kind, body in rows:
                 page.append(EncodedEntry(seq, kind, msgspec.Raw(body)))
@@ -181,7 +191,7 @@ class Journal:
         return await self._writer.run(read)
 
     async def confirm(self, confirmed: dict[str, int]) -> None:
-        """Forget what the hub has committed."""
+        """Delete the entries that the hub has committed: of each session those up to the given number."""
         rows = list(confirmed.items())
 
         def write(db: sqlite3.Connection) -> None:
@@ -189,7 +199,7 @@ class Journal:
 
         await self._writer.run(write)
 
-    async def forget(self, session: str) -> None:
+    async def delete_session(self, session: str) -> None:
         def write(db: sqlite3.Connection) -> None:
             for statement in (
                 "DELETE FROM outbox WHERE session = ?",

@@ -1,18 +1,15 @@
-"""The runner: one machine's sessions, each with its actor, joined to the hub by one link."""
+"""The runner: the sessions of one machine, each with its actor, and the link to the hub."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from farsteer.agents import registry
-from farsteer.agents.base import Adapter
-from farsteer.agents.process.environment import scrub_environment
 from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotFound
@@ -35,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
+    """Use `Runner.open` to make one, `run` to connect it to a hub, and `close` at the end."""
+
     def __init__(
         self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: Limits
     ) -> None:
@@ -44,18 +43,21 @@ class Runner:
         self.settings = settings
         self.limits = limits
         self._journal = journal
-        self._lanes = Outbox()
+        self._outbox = Outbox()
         self._actors: dict[str, SessionActor] = {}
-        self.adopting: set[tuple[str, str]] = set()
-        """Conversations that are being made sessions."""
-        self._uplink = LinkClient(journal, self._lanes, self.handle, self._welcomed)
+        self.importing: set[tuple[str, str]] = set()
+        """Agent and native id of the conversations that are being imported."""
+        self._link = LinkClient(journal, self._outbox, self)
 
     @classmethod
     async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
-        """End what an earlier life in `home` left running, and take up the sessions that its journal holds."""
+        """Lock `home`, kill what an earlier runner left running, and load the sessions of the journal.
+
+        The sessions begin to work when a hub has said how much of their logs it holds (`handle_welcome`).
+        """
         lock = HomeLock(prepare_home(home), "runner")
         try:
-            await asyncio.to_thread(orphans.reap, home)
+            await asyncio.to_thread(orphans.kill_orphans, home)
             journal = await Journal.open(home / "runner.db")
             runner = cls(home, lock, journal, load_settings(home), limits or Limits())
         except BaseException:
@@ -63,124 +65,120 @@ class Runner:
             raise
         for stored in await journal.load():
             try:
-                runner.adopt(stored)
+                runner._add_actor(stored)
             except FarsteerError as error:
-                _log.error("session %s is left alone: %s", stored.spec.id, error)
+                _log.error("session %s cannot be loaded: %s", stored.spec.id, error)
         return runner
 
     @property
     def connected(self) -> asyncio.Event:
-        """Set while a hub has welcomed this machine."""
-        return self._uplink.connected
+        """Set while a hub has accepted this machine."""
+        return self._link.connected
 
     async def run(self, connect: Connect) -> None:
-        """Keep the link until cancelled."""
-        await self._uplink.run(connect, await self.describe())
+        """Keep a link to the hub until cancelled."""
+        await self._link.run(connect, await self.describe())
 
     async def describe(self) -> MachineInfo:
         return await machine.describe(self.home, self.settings)
 
     async def close(self) -> None:
-        """End every agent and write down how each session stands."""
+        """Stop every agent, commit every session and release the home."""
         await asyncio.gather(*(actor.close("the runner was shut down") for actor in self._actors.values()))
         await self._journal.close()
         self._lock.release()
 
+    # -- the link
+
     async def handle(self, call: Call) -> Reply:
-        """Do one call of the hub. Never raises: an error is an answer."""
+        """Execute a call of the hub. Never raises: errors are part of the reply."""
         command = call.command
         try:
-            if isinstance(command, commands.Create):
-                return await SessionCreator(self, command.spec).run(call.id)
-            if isinstance(command, commands.ListConversations):
-                return Reply(id=call.id, result=to_builtins(await self.conversations(command)))
-            actor = self._actors.get(call.session)
-            if isinstance(command, commands.Delete):
-                await self.forget(call.session)
-            elif actor is None:
-                raise NotFound("this machine does not have that session")
-            else:
-                result = await actor.ask(command)
-                return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
+            match command:
+                case commands.Create():
+                    return await SessionCreator(self, command.spec).run(call.id)
+                case commands.ListConversations():
+                    return Reply(id=call.id, result=to_builtins(await self.list_conversations(command)))
+                case commands.Delete():
+                    await self.delete_session(call.session)
+                    return Reply(id=call.id)
+                case _:
+                    actor = self._actors.get(call.session)
+                    if actor is None:
+                        raise NotFound("this machine does not have that session")
+                    result = await actor.execute(command)
+                    return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
         except FarsteerError as error:
             return Reply(id=call.id, error=error.record())
         except Exception as error:  # noqa: BLE001
-            _log.exception("a call failed")
+            _log.exception("%s failed", type(command).__name__)
             return Reply(id=call.id, error=Internal(f"the runner failed: {type(error).__name__}").record())
-        return Reply(id=call.id)
+
+    async def handle_welcome(self, welcome: Welcome) -> None:
+        """Delete the sessions that the hub has deleted, and start those that wait since the runner was opened.
+
+        Their logs continue after the last entry that the hub holds. Sessions of another hub are left as they are.
+        """
+        for session in welcome.deleted:
+            await self.delete_session(session)
+        for session, actor in self._actors.items():
+            if not actor.is_running and session not in welcome.foreign:
+                actor.catch_up(welcome.acked.get(session, 0))
+                self._outbox.update_state(actor.state)
+                actor.run_in_background()
+
+    # -- sessions
 
     def actor(self, session: str) -> SessionActor | None:
         return self._actors.get(session)
 
-    async def conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
-        """What an agent has stored here, where sessions may run; each that is a session already says which."""
-        adapter = registry.adapter(wanted.agent)
-        found = await adapter.list_conversations(
-            str(self.state_dir(adapter.name)), wanted.directory, wanted.limit
-        )
-        return [
-            replace(one, session_id=self.session_of(one.agent, one.native_id))
-            for one in found
-            if is_inside_roots(one.directory, self.settings.roots)
-        ]
-
-    def session_of(self, agent: str, native_id: str) -> str | None:
-        """The session that a conversation belongs to."""
+    def find_session(self, agent: str, native_id: str) -> str | None:
+        """Return the id of the session that uses this conversation of an agent."""
         for session, actor in self._actors.items():
             if actor.state.agent == agent and actor.state.native_id == native_id:
                 return session
         return None
 
-    def state_dir(self, agent: str) -> Path:
-        """Where an adapter keeps its files."""
-        path = self.home / "agents" / agent
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path
-
-    async def create(
+    async def create_session(
         self, spec: SessionSpec, state: SessionState, history: Sequence[SessionEvent] = ()
     ) -> SessionActor:
-        """A new session; `history` is what its log begins with."""
-        await self._journal.create(spec, state)
-        actor = self.adopt(StoredSession(spec, state))
-        await actor.begin_with(history)
+        """Store a new session and run its actor. Its log begins with `history`."""
+        await self._journal.create_session(spec, state)
+        actor = self._add_actor(StoredSession(spec, state))
+        await actor.import_history(history)
+        actor.run_in_background()
         return actor
 
-    async def _welcomed(self, welcome: Welcome) -> None:
-        """What the hub has tells the sessions of an earlier life where they are; only then do they go on."""
-        for session in welcome.deleted:
-            await self.forget(session)
-        for session, actor in self._actors.items():
-            if not actor.begun and session not in welcome.foreign:
-                actor.catch_up(welcome.acked.get(session, 0))
-                self._lanes.restate(actor.state)
-                actor.begin()
-
-    def adopt(self, stored: StoredSession) -> SessionActor:
-        """The actor of a session that is in the journal; the caller begins it."""
+    def _add_actor(self, stored: StoredSession) -> SessionActor:
+        """Make the actor of a session that is in the journal. The caller runs it."""
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
-        state_dir = self.state_dir(state.agent)
-        log = SessionLog(state, self._journal, self._lanes, stored.settled, stored.payloads, stored.drafts)
-        context = ActorContext(adapter, str(state_dir), self._environment, self.limits, self._home_id)
+        log = SessionLog(
+            state, self._journal, self._outbox, stored.finished_items, stored.payloads, stored.drafts
+        )
+        context = ActorContext(
+            adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id
+        )
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
-        self._lanes.track(state, log)
+        self._outbox.add_session(state, log)
         return actor
 
-    async def forget(self, session: str) -> None:
-        """End a session and every trace of it on this machine. Idempotent."""
+    async def delete_session(self, session: str) -> None:
+        """Stop a session and delete everything of it on this machine. Idempotent."""
         actor = self._actors.pop(session, None)
         if actor is not None:
             await actor.close("the session was deleted")
-            await self._discard(actor)
-        self._lanes.forget(session)
-        await self._journal.forget(session)
+            await self._delete_conversations(actor)
+        self._outbox.remove_session(session)
+        await self._journal.delete_session(session)
 
-    async def _discard(self, actor: SessionActor) -> None:
-        """The agent's own files go too, unless the conversation was there before us or somebody still needs it."""
+    async def _delete_conversations(self, actor: SessionActor) -> None:
+        """Delete the agent's own files of a session.
+
+        An imported conversation is kept, and so is one that another session uses or has yet to be forked from.
+        """
         state = actor.state
         adapter, state_dir = registry.adapter(state.agent), str(self.state_dir(state.agent))
-        # A fork that has not begun yet begins with one of them, and one that was left may have been adopted.
         others = [other.state for other in self._actors.values()]
         kept = {actor.spec.native_id, *(one.fork_of for one in others), *(one.native_id for one in others)}
         for native_id in {*state.left_behind, state.native_id}:
@@ -191,5 +189,22 @@ class Runner:
             except (OSError, FarsteerError):
                 _log.exception("session %s: the agent's files could not be deleted", state.id)
 
-    def _environment(self, adapter: Adapter) -> dict[str, str]:
-        return scrub_environment(os.environ, (*adapter.environment_names, *self.settings.environment))
+    # -- conversations of the agents
+
+    async def list_conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
+        """List what an agent has stored in directories where sessions may run, with the session of each, if any."""
+        adapter = registry.adapter(wanted.agent)
+        found = await adapter.list_conversations(
+            str(self.state_dir(adapter.name)), wanted.directory, wanted.limit
+        )
+        return [
+            replace(one, session_id=self.find_session(one.agent, one.native_id))
+            for one in found
+            if is_inside_roots(one.directory, self.settings.roots)
+        ]
+
+    def state_dir(self, agent: str) -> Path:
+        """Return the directory in which an adapter keeps its files. Creates it if necessary."""
+        path = self.home / "agents" / agent
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path

@@ -1,4 +1,4 @@
-"""Creating a session, step by step, each step told to the caller whether it ends well or not."""
+"""Creating a session on this machine, step by step. The reply lists the steps, whether or not they succeed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
 from farsteer.runner.machine import check_directory, preferred_agent
+from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.worktrees import create_worktree, remove_worktree
 
 if TYPE_CHECKING:
@@ -23,39 +24,48 @@ if TYPE_CHECKING:
 
 
 class SessionCreator:
+    """Carries out one `Create` command: a new session, a fork, or the import of a conversation."""
+
     def __init__(self, runner: Runner, spec: SessionSpec) -> None:
         self._runner = runner
         self._spec = spec
-        self._logs: list[LogLine] = []
+        self._steps: list[LogLine] = []
+        self._current_step = "start"
         self._worktree: Worktree | None = None
-        self._step = "start"
 
     async def run(self, call_id: int) -> Reply:
+        """Return the reply to the command. If a step fails, everything made before it is removed."""
         try:
-            state = await self._create()
+            state = await self._run()
         except FarsteerError as error:
-            self._note(self._step, error.message, status="error", code=error.code.value)
+            self._add_step(self._current_step, error.message, status="error", code=error.code.value)
             if self._worktree is not None:
                 await remove_worktree(self._worktree)
-            return Reply(id=call_id, error=error.record(), logs=self._logs)
-        return Reply(id=call_id, logs=self._logs, state=state, seq=state.seq)
+            return Reply(id=call_id, error=error.record(), logs=self._steps)
+        return Reply(id=call_id, logs=self._steps, state=state, seq=state.seq)
+
+    async def _run(self) -> SessionState:
+        known = self._runner.actor(self._spec.id)
+        if known is not None:
+            return await self._repeat(known)
+        if self._spec.native_id is not None:
+            return await self._import(self._spec.native_id)
+        return await self._create()
+
+    async def _repeat(self, actor: SessionActor) -> SessionState:
+        """The hub repeats the command, for example after a lost link. The session exists: only resume it."""
+        if self._spec.native_id is None:
+            await actor.execute(commands.Resume())
+        return actor.state
 
     async def _create(self) -> SessionState:
-        spec, runner = self._spec, self._runner
-        known = runner.actor(spec.id)
-        if known is not None:
-            if spec.native_id is None:
-                await known.ask(commands.Create(spec=spec))
-            return known.state
-        if spec.native_id is not None:
-            return await self._adopt(spec.native_id)
-        directory = self._directory()
-        spec = self._spec = self._completed(spec)
-        agent = await self._agent()
+        directory = self._check_directory(self._spec.directory)
+        spec = self._spec = self._complete(self._spec)
+        agent = await self._choose_agent()
         if spec.session_type is SessionType.WORKTREE:
-            directory = await self._make_worktree(directory)
-        self._step = "launch"
-        actor = await runner.create(
+            directory = await self._create_worktree(directory)
+        self._current_step = "launch"
+        actor = await self._runner.create_session(
             spec,
             SessionState(
                 id=spec.id,
@@ -73,39 +83,40 @@ class SessionCreator:
             ),
         )
         try:
-            await actor.ask(commands.Create(spec=spec))
+            await actor.execute(commands.Create(spec=spec))
         except BaseException:
-            await runner.forget(spec.id)
+            await self._runner.delete_session(spec.id)
             raise
-        self._note("launch", f"{agent} is ready to take a message")
+        self._add_step("launch", f"{agent} is ready for a message")
         return actor.state
 
-    async def _adopt(self, native_id: str) -> SessionState:
-        """A conversation that the agent has already becomes a session; its history is the beginning of the log."""
-        agent = await self._agent()
-        self._step = "history"
-        adopted = self._runner.session_of(agent, native_id)
-        if adopted is not None:
-            raise Conflict(f"this conversation is session {adopted} already", session=adopted)
-        name = (agent, native_id)
-        if name in self._runner.adopting:
-            raise Conflict("this conversation is being made a session")
-        self._runner.adopting.add(name)
+    async def _import(self, native_id: str) -> SessionState:
+        """Make a session of a conversation that the agent has already. Its history begins the log."""
+        agent = await self._choose_agent()
+        self._current_step = "history"
+        session = self._runner.find_session(agent, native_id)
+        if session is not None:
+            raise Conflict(f"this conversation is already session {session}", session=session)
+        conversation = (agent, native_id)
+        if conversation in self._runner.importing:
+            raise Conflict("this conversation is being imported")
+        self._runner.importing.add(conversation)
         try:
-            return await self._continue(agent, native_id)
+            return await self._import_history(agent, native_id)
         finally:
-            self._runner.adopting.discard(name)
+            self._runner.importing.discard(conversation)
 
-    async def _continue(self, agent: str, native_id: str) -> SessionState:
+    async def _import_history(self, agent: str, native_id: str) -> SessionState:
         spec, runner = self._spec, self._runner
-        state_dir = str(runner.state_dir(agent))
-        conversation, events = await registry.adapter(agent).read_history(native_id, state_dir)
-        self._note("history", f"{len(events)} entries of {native_id}")
-        directory = self._directory(conversation.directory)
+        conversation, events = await registry.adapter(agent).read_history(
+            native_id, str(runner.state_dir(agent))
+        )
+        self._add_step("history", f"{len(events)} entries of {native_id}")
+        directory = self._check_directory(conversation.directory or spec.directory)
         title = spec.title or conversation.title
-        # The id is the conversation's own, so an adoption that was cut off may have left rows under it.
-        await runner.forget(spec.id)
-        actor = await runner.create(
+        # The session has the id of the conversation. An import that was interrupted may have left rows under it.
+        await runner.delete_session(spec.id)
+        actor = await runner.create_session(
             spec,
             SessionState(
                 id=spec.id, agent=agent, directory=str(directory), status=SessionStatus.STOPPED, title=title,
@@ -116,24 +127,24 @@ class SessionCreator:
         )  # fmt: skip
         return actor.state
 
-    def _directory(self, wanted: str | None = None) -> Path:
-        self._step = "directory"
-        directory = check_directory(wanted or self._spec.directory, self._runner.settings.roots)
-        self._note("directory", f"running in {directory}")
+    def _check_directory(self, wanted: str) -> Path:
+        self._current_step = "directory"
+        directory = check_directory(wanted, self._runner.settings.roots)
+        self._add_step("directory", f"running in {directory}")
         return directory
 
-    def _completed(self, spec: SessionSpec) -> SessionSpec:
-        """With directories that may be used, and for a fork with what only this machine knows of its servers."""
-        for further in spec.additional_directories:
-            check_directory(further, self._runner.settings.roots)
-        source = self._runner.actor(spec.fork.session_id) if spec.fork is not None else None
+    def _complete(self, spec: SessionSpec) -> SessionSpec:
+        """Check the additional directories, and give a fork the MCP secrets that only this machine has."""
+        for directory in spec.additional_directories:
+            check_directory(directory, self._runner.settings.roots)
         if spec.fork is None or not spec.mcp_servers:
             return spec
+        source = self._runner.actor(spec.fork.session_id)
         known = source.spec.mcp_servers if source is not None else ()
         return replace(spec, mcp_servers=restore_secrets(spec.mcp_servers, known))
 
-    async def _agent(self) -> str:
-        self._step = "agent"
+    async def _choose_agent(self) -> str:
+        self._current_step = "agent"
         runner = self._runner
         name = self._spec.agent or preferred_agent(await runner.describe(), runner.settings)
         info = await registry.adapter(name).detect()
@@ -143,14 +154,14 @@ class SessionCreator:
                 f"{info.title} is not installed on this machine: {info.reason or 'not found'}{how}",
                 code=ErrorCode.AGENT_NOT_INSTALLED,
             )
-        self._note("agent", f"{info.title} {info.version or ''}".strip())
+        self._add_step("agent", f"{info.title} {info.version or ''}".strip())
         return name
 
-    async def _make_worktree(self, directory: Path) -> Path:
-        self._step = "worktree"
+    async def _create_worktree(self, directory: Path) -> Path:
+        self._current_step = "worktree"
         worktree = self._worktree = await create_worktree(directory, self._spec.worktree_name)
-        self._note("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
+        self._add_step("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
         return Path(worktree.path)
 
-    def _note(self, step: str, message: str, *, status: str = "ok", code: str | None = None) -> None:
-        self._logs.append(LogLine(timestamp=now_ms(), step=step, message=message, status=status, code=code))
+    def _add_step(self, step: str, message: str, *, status: str = "ok", code: str | None = None) -> None:
+        self._steps.append(LogLine(timestamp=now_ms(), step=step, message=message, status=status, code=code))

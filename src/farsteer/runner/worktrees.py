@@ -1,4 +1,4 @@
-"""Git worktrees: a session of its own branch in a folder beside the repository."""
+"""Git worktrees: a session can run on its own branch, in a directory beside the repository."""
 
 from __future__ import annotations
 
@@ -7,56 +7,66 @@ import os
 import re
 import secrets
 from pathlib import Path
+from typing import NamedTuple
 
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.errors import ErrorCode, Unprocessable
 from farsteer.core.session import Worktree
 
 _GIT_SECONDS = 60.0
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 
 
 async def create_worktree(directory: Path, hint: str | None) -> Worktree:
-    """A new worktree on a new branch; a taken name gets a number."""
-    top = await _git(directory, "rev-parse", "--show-toplevel")
+    """Create a worktree on a new branch. If the name is taken, a number is appended.
+
+    Args:
+        directory: A directory inside the repository.
+        hint: What the name is made from. None gives a random name.
+
+    Raises:
+        Unprocessable: The directory is not in a repository, or git failed.
+    """
+    top = await _run_git(directory, "rev-parse", "--show-toplevel")
     if top.code != 0:
         raise Unprocessable(f"{directory} is not in a git repository", code=ErrorCode.NOT_A_REPOSITORY)
     base = Path(top.out)
-    wanted = _slug(hint) if hint else secrets.token_hex(4)
+    wanted = _make_slug(hint) if hint else secrets.token_hex(4)
     reason = ""
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         name = wanted if attempt == 1 else f"{wanted}-{attempt}"
         path = base.parent / f"{base.name}-worktrees" / name
         branch = f"farsteer/{name}"
         if path.exists():
             reason = f"{path} exists"
             continue
-        added = await _git(base, "worktree", "add", "--quiet", "-b", branch, "--", str(path))
+        added = await _run_git(base, "worktree", "add", "--quiet", "-b", branch, "--", str(path))
         if added.code == 0:
             return Worktree(base=str(base), path=str(path), branch=branch, name=name)
         reason = added.err
         if "already exists" not in added.err:
             break
-    raise Unprocessable(f"git made no worktree: {reason}", code=ErrorCode.WORKTREE_FAILED)
+    raise Unprocessable(f"git could not create a worktree: {reason}", code=ErrorCode.WORKTREE_FAILED)
 
 
 async def remove_worktree(worktree: Worktree) -> None:
-    """Undo `create_worktree` for a session that never came to be."""
+    """Undo `create_worktree` for a session that could not be created."""
     base = Path(worktree.base)
-    await _git(base, "worktree", "remove", "--force", "--", worktree.path)
-    await _git(base, "branch", "-D", "--", worktree.branch)
+    await _run_git(base, "worktree", "remove", "--force", "--", worktree.path)
+    await _run_git(base, "branch", "-D", "--", worktree.branch)
 
 
-def _slug(text: str) -> str:
+def _make_slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:50] or secrets.token_hex(4)
 
 
-class _Result:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
+class _GitResult(NamedTuple):
+    code: int
+    out: str
+    err: str
 
 
-async def _git(directory: Path, *args: str) -> _Result:
+async def _run_git(directory: Path, *args: str) -> _GitResult:
     process = await asyncio.create_subprocess_exec(
         "git", "-C", str(directory), *args,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -68,7 +78,9 @@ async def _git(directory: Path, *args: str) -> _Result:
     except TimeoutError as error:
         process.kill()
         await process.wait()
-        raise Unprocessable("git did not answer", code=ErrorCode.WORKTREE_FAILED) from error
-    return _Result(
+        raise Unprocessable(
+            f"git did not finish within {_GIT_SECONDS:g} s", code=ErrorCode.WORKTREE_FAILED
+        ) from error
+    return _GitResult(
         process.returncode or 0, out.decode(errors="replace").strip(), err.decode(errors="replace").strip()
     )

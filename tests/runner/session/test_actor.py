@@ -26,7 +26,7 @@ from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.session import SessionSpec
 from farsteer.runner.session.actor import SessionActor
-from tests.runner.conftest import SESSION, Bench
+from tests.runner.conftest import SESSION, SessionHarness
 from tests.runner.scripted import ScriptedLaunch
 
 SPEC = SessionSpec(id=SESSION, machine_id="m", directory="/")
@@ -49,203 +49,211 @@ def approval(name: str = "a") -> Approval:
     )
 
 
-async def ready(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch]:
-    actor = await bench.create(**spec)
-    await actor.ask(commands.Create(spec=SPEC))
-    return actor, await bench.adapter.launch()
+async def ready(harness: SessionHarness, **spec: object) -> tuple[SessionActor, ScriptedLaunch]:
+    actor = await harness.create(**spec)
+    await actor.execute(commands.Create(spec=SPEC))
+    return actor, await harness.adapter.launch()
 
 
-async def in_turn(bench: Bench, **spec: object) -> tuple[SessionActor, ScriptedLaunch, Prompt]:
-    actor, launch = await ready(bench, **spec)
-    await actor.ask(commands.Send(item=item("1")))
+async def in_turn(harness: SessionHarness, **spec: object) -> tuple[SessionActor, ScriptedLaunch, Prompt]:
+    actor, launch = await ready(harness, **spec)
+    await actor.execute(commands.Send(item=item("1")))
     return actor, launch, await launch.prompt()
 
 
-async def test_a_message_walks_from_queue_to_the_end_of_its_turn(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await launch.say(EventEmitted(event=ev.AgentMessage(message_id="m", text="hi")))
+async def test_a_message_walks_from_queue_to_the_end_of_its_turn(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await launch.emit(EventEmitted(event=ev.AgentMessage(message_id="m", text="hi")))
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
-    assert bench.out.kinds() == [
+    await harness.out.until(ev.TurnEnd)
+    assert harness.out.kinds() == [
         "launch_start", "status_update", "status_update",
         "queue_update", "turn_start", "user_message", "queue_update", "agent_message", "turn_end",
     ]  # fmt: skip
-    assert [entry.seq for entry in bench.out.entries] == list(range(1, 10))
-    assert bench.out.entries[5].local_id == "local-1"
+    assert [entry.seq for entry in harness.out.entries] == list(range(1, 10))
+    assert harness.out.entries[5].local_id == "local-1"
     assert actor.state.status is SessionStatus.IDLE
 
 
-async def test_one_process_serves_many_turns_in_the_order_of_the_messages(bench: Bench) -> None:
-    actor, launch = await ready(bench)
+async def test_one_process_serves_many_turns_in_the_order_of_the_messages(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
     for name in "123":
-        await actor.ask(commands.Send(item=item(name, f"text {name}")))
+        await actor.execute(commands.Send(item=item(name, f"text {name}")))
     for name in "123":
         prompt = await launch.prompt()
         assert prompt.text == f"text {name}"
         assert launch.prompts.empty()
         await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd, 3)
-    assert len(bench.adapter.plans) == 1
+    await harness.out.until(ev.TurnEnd, 3)
+    assert len(harness.adapter.plans) == 1
 
 
-async def test_a_repeated_send_is_the_same_message(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await actor.ask(commands.Send(item=item("1")))
+async def test_a_repeated_send_is_the_same_message(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await actor.execute(commands.Send(item=item("1")))
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
-    await actor.ask(commands.Send(item=item("1")))
-    assert len(bench.out.of(ev.TurnStart)) == 1
+    await harness.out.until(ev.TurnEnd)
+    await actor.execute(commands.Send(item=item("1")))
+    assert len(harness.out.of(ev.TurnStart)) == 1
 
 
-async def test_deltas_are_streamed_and_never_stored(bench: Bench) -> None:
-    _, launch, prompt = await in_turn(bench)
+async def test_deltas_are_streamed_and_never_stored(harness: SessionHarness) -> None:
+    _, launch, prompt = await in_turn(harness)
     delta = ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h", offset=0)
-    await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
-    before = bench.out.entries[-1].seq
-    await launch.say(DeltaEmitted(delta=delta))
+    await harness.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
+    before = harness.out.entries[-1].seq
+    await launch.emit(DeltaEmitted(delta=delta))
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
-    assert bench.out.deltas == [msgspec.structs.replace(delta, after=before)]
-    assert "h" not in [getattr(entry.content, "text", None) for entry in bench.out.entries]
+    await harness.out.until(ev.TurnEnd)
+    assert harness.out.deltas == [msgspec.structs.replace(delta, after=before)]
+    assert "h" not in [getattr(entry.content, "text", None) for entry in harness.out.entries]
 
 
-async def test_a_delta_says_which_entry_it_follows(bench: Bench) -> None:
-    _, launch, prompt = await in_turn(bench)
-    await bench.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
-    before = bench.out.entries[-1].seq
+async def test_a_delta_says_which_entry_it_follows(harness: SessionHarness) -> None:
+    _, launch, prompt = await in_turn(harness)
+    await harness.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
+    before = harness.out.entries[-1].seq
     fragment = DeltaEmitted(delta=ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h"))
-    await launch.say(fragment, EventEmitted(ev.AgentMessage(message_id="m", text="h")), fragment)
+    await launch.emit(fragment, EventEmitted(ev.AgentMessage(message_id="m", text="h")), fragment)
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
-    assert [delta.after for delta in bench.out.deltas] == [before, before + 1]
+    await harness.out.until(ev.TurnEnd)
+    assert [delta.after for delta in harness.out.deltas] == [before, before + 1]
 
 
-async def test_nothing_is_published_before_it_is_in_the_journal(bench: Bench) -> None:
-    _, launch, prompt = await in_turn(bench)
+async def test_nothing_is_published_before_it_is_in_the_journal(harness: SessionHarness) -> None:
+    _, launch, prompt = await in_turn(harness)
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
-    stored = await bench.journal.outbox(SESSION, 0)
-    assert [one.seq for one in stored] == [entry.seq for entry in bench.out.entries]
+    await harness.out.until(ev.TurnEnd)
+    stored = await harness.journal.unconfirmed(SESSION, 0)
+    assert [one.seq for one in stored] == [entry.seq for entry in harness.out.entries]
 
 
-async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_first(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await launch.say(ApprovalAsked(approval=approval()))
-    await bench.out.until(ev.ApprovalRequested)
+async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_first(
+    harness: SessionHarness,
+) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await launch.emit(ApprovalAsked(approval=approval()))
+    await harness.out.until(ev.ApprovalRequested)
     assert actor.state.status is SessionStatus.WAITING
-    await actor.ask(
+    await actor.execute(
         commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.APPROVED, by="ann"))
     )
     _, answer = await launch.answers.get()
     assert answer.option_id == "y"
     with pytest.raises(AlreadyAnswered) as second:
-        await actor.ask(
+        await actor.execute(
             commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.DENIED, by="bob"))
         )
     assert second.value.details == {"outcome": "approved", "by": "ann"}
     assert launch.answers.empty()
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
+    await harness.out.until(ev.TurnEnd)
 
 
-async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(bench: Bench) -> None:
-    _, launch, _ = await in_turn(bench, permission_timeout=0.02)
-    await launch.say(ApprovalAsked(approval=approval()))
-    await bench.out.until(ev.ApprovalResolved, outcome=Outcome.TIMED_OUT)
+async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(harness: SessionHarness) -> None:
+    _, launch, _ = await in_turn(harness, permission_timeout=0.02)
+    await launch.emit(ApprovalAsked(approval=approval()))
+    await harness.out.until(ev.ApprovalResolved, outcome=Outcome.TIMED_OUT)
     _, answer = await launch.answers.get()
     assert not answer.outcome.allows
     assert answer.option_id == "n"
 
 
-async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await launch.say(ApprovalAsked(approval=approval()))
+async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await launch.emit(ApprovalAsked(approval=approval()))
     await launch.finish(prompt, TurnEndReason.CANCELLED)
-    await bench.out.until(ev.TurnEnd)
-    assert bench.out.kinds()[-2:] == ["approval_resolved", "turn_end"]
+    await harness.out.until(ev.TurnEnd)
+    assert harness.out.kinds()[-2:] == ["approval_resolved", "turn_end"]
     with pytest.raises(AlreadyAnswered) as late:
-        await actor.ask(commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.APPROVED)))
+        await actor.execute(commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.APPROVED)))
     assert late.value.details["outcome"] == "cancelled"
     with pytest.raises(NotFound):
-        await actor.ask(commands.AnswerApproval(approval_id="never", answer=Answer(outcome=Outcome.APPROVED)))
+        await actor.execute(
+            commands.AnswerApproval(approval_id="never", answer=Answer(outcome=Outcome.APPROVED))
+        )
 
 
-async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await actor.ask(commands.Abort())
+async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await actor.execute(commands.Abort())
     await launch.interrupts.get()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
-    end = await bench.out.until(ev.TurnEnd)
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CANCELLED
 
 
-async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_on(bench: Bench) -> None:
-    actor, _, _ = await in_turn(bench)
-    await actor.ask(commands.Send(item=item("2", "next")))
-    await actor.ask(commands.Abort())
-    end = await bench.out.until(ev.TurnEnd)
+async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_on(
+    harness: SessionHarness,
+) -> None:
+    actor, _, _ = await in_turn(harness)
+    await actor.execute(commands.Send(item=item("2", "next")))
+    await actor.execute(commands.Abort())
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CANCELLED
-    second = await bench.adapter.launch()
+    second = await harness.adapter.launch()
     assert (await second.prompt()).text == "next"
-    assert [plan.generation for plan in bench.adapter.plans] == [1, 2]
+    assert [plan.generation for plan in harness.adapter.plans] == [1, 2]
 
 
-async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await launch.say(
+async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await launch.emit(
         Registered(native_id=SESSION),
         TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.CRASHED, error="exit 137"),
         Exited(exit_code=-9, reason="killed"),
     )
-    await bench.out.until(ev.LaunchEnd)
-    assert [end.reason for end in bench.out.of(ev.TurnEnd) if isinstance(end, ev.TurnEnd)] == [
+    await harness.out.until(ev.LaunchEnd)
+    assert [end.reason for end in harness.out.of(ev.TurnEnd) if isinstance(end, ev.TurnEnd)] == [
         TurnEndReason.CRASHED
     ]
     assert actor.state.status is SessionStatus.STOPPED
-    await actor.ask(commands.Send(item=item("2")))
-    await bench.adapter.launch()
-    assert [plan.decision.start for plan in bench.adapter.plans] == [LaunchMode.CREATE, LaunchMode.RESUME]
+    await actor.execute(commands.Send(item=item("2")))
+    await harness.adapter.launch()
+    assert [plan.decision.start for plan in harness.adapter.plans] == [LaunchMode.CREATE, LaunchMode.RESUME]
 
 
-async def test_an_exit_without_the_end_of_the_turn_still_ends_it(bench: Bench) -> None:
-    _, launch, _ = await in_turn(bench)
-    await launch.say(Exited(exit_code=1, reason="gone"))
-    end = await bench.out.until(ev.TurnEnd)
+async def test_an_exit_without_the_end_of_the_turn_still_ends_it(harness: SessionHarness) -> None:
+    _, launch, _ = await in_turn(harness)
+    await launch.emit(Exited(exit_code=1, reason="gone"))
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CRASHED
 
 
-async def test_what_a_dead_launch_says_writes_nothing(bench: Bench) -> None:
-    actor, first, prompt = await in_turn(bench)
-    await first.say(Exited(exit_code=1, reason="gone"))
-    await bench.out.until(ev.LaunchEnd)
-    await actor.ask(commands.Resume())
-    before = len(bench.out.entries)
-    await first.say(
+async def test_what_a_dead_launch_says_writes_nothing(harness: SessionHarness) -> None:
+    actor, first, prompt = await in_turn(harness)
+    await first.emit(Exited(exit_code=1, reason="gone"))
+    await harness.out.until(ev.LaunchEnd)
+    await actor.execute(commands.Resume())
+    before = len(harness.out.entries)
+    await first.emit(
         EventEmitted(event=ev.AgentMessage(message_id="late", text="ghost")),
         Registered(native_id="7924d439-b04f-4a34-8f0e-1d2f3a4b5c6d"),
         TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN),
     )
-    await actor.ask(commands.Configure(title="a fence"))
-    assert bench.out.kinds()[before:] == ["title_update"]
+    await actor.execute(commands.Configure(title="a fence"))
+    assert harness.out.kinds()[before:] == ["title_update"]
     assert not actor.state.registered
 
 
-async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_again(bench: Bench) -> None:
-    bench.adapter.start_error = AgentError("no such binary")
-    actor = await bench.create()
+async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_again(
+    harness: SessionHarness,
+) -> None:
+    harness.adapter.start_error = AgentError("no such binary")
+    actor = await harness.create()
     with pytest.raises(AgentError):
-        await actor.ask(commands.Create(spec=SPEC))
+        await actor.execute(commands.Create(spec=SPEC))
     assert actor.state.status is SessionStatus.FAILED
-    await actor.ask(commands.Send(item=item("1")))
-    failed = await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.FAILED)
+    await actor.execute(commands.Send(item=item("1")))
+    failed = await harness.out.until(ev.QueueUpdate, item_id="1", state=ItemState.FAILED)
     assert isinstance(failed, ev.QueueUpdate)
     assert failed.reason == "no such binary"
-    bench.adapter.start_error = None
-    await actor.ask(commands.Send(item=item("2")))
-    assert (await (await bench.adapter.launch()).prompt()).text == "hello"
+    harness.adapter.start_error = None
+    await actor.execute(commands.Send(item=item("2")))
+    assert (await (await harness.adapter.launch()).prompt()).text == "hello"
 
 
 @pytest.mark.parametrize(
@@ -257,159 +265,165 @@ async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_
     ],
 )
 async def test_a_message_the_agent_did_not_confirm_is_reported_and_not_sent_again(
-    bench: Bench, error: Exception, outcome: ItemState
+    harness: SessionHarness, error: Exception, outcome: ItemState
 ) -> None:
-    actor, launch = await ready(bench)
+    actor, launch = await ready(harness)
     launch.send_error = error
-    await actor.ask(commands.Send(item=item("1")))
-    await bench.out.until(ev.QueueUpdate, item_id="1", state=outcome)
-    end = await bench.out.until(ev.TurnEnd)
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.QueueUpdate, item_id="1", state=outcome)
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.FAILED
     assert launch.prompts.empty()
 
 
 async def test_a_flooding_agent_is_heard_while_it_takes_a_message_and_cannot_block_a_command(
-    bench: Bench,
+    harness: SessionHarness,
 ) -> None:
     """The answer to a call may stand behind any amount of output."""
-    actor, launch, prompt = await in_turn(bench)
+    actor, launch, prompt = await in_turn(harness)
     flood = asyncio.create_task(_flood(launch, 50))
     launch.answers_after = flood
-    await actor.ask(commands.Abort())
+    await actor.execute(commands.Abort())
     assert flood.done()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
-    await bench.out.until(ev.TurnEnd)
-    assert len(bench.out.of(ev.AgentMessage)) == 50
+    await harness.out.until(ev.TurnEnd)
+    assert len(harness.out.of(ev.AgentMessage)) == 50
 
 
 async def _flood(launch: ScriptedLaunch, batches: int) -> None:
     for number in range(batches):
-        await launch.say(EventEmitted(event=ev.AgentMessage(message_id=str(number), text="x")))
+        await launch.emit(EventEmitted(event=ev.AgentMessage(message_id=str(number), text="x")))
 
 
-async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(bench: Bench) -> None:
-    actor, launch = await ready(bench)
+async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
     launch.ends_in_send = TurnEndReason.END_TURN
-    await actor.ask(commands.Send(item=item("1")))
-    await bench.out.until(ev.TurnEnd)
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.TurnEnd)
     launch.release.set()
-    await actor.ask(commands.Resume())
-    assert bench.out.kinds()[-2:] == ["queue_update", "turn_end"]
+    await actor.execute(commands.Resume())
+    assert harness.out.kinds()[-2:] == ["queue_update", "turn_end"]
     assert actor.state.queue == ()
 
 
-async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(bench: Bench) -> None:
-    actor, launch = await ready(bench)
+async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
     launch.ends_in_send = TurnEndReason.CRASHED
-    await actor.ask(commands.Send(item=item("1")))
-    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
-    await bench.out.until(ev.TurnEnd)
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
+    await harness.out.until(ev.TurnEnd)
     launch.release.set()
-    await actor.ask(commands.Resume())
-    states = [one.state for one in bench.out.of(ev.QueueUpdate) if isinstance(one, ev.QueueUpdate)]
+    await actor.execute(commands.Resume())
+    states = [one.state for one in harness.out.of(ev.QueueUpdate) if isinstance(one, ev.QueueUpdate)]
     assert states == [ItemState.QUEUED, ItemState.UNKNOWN]
 
 
-async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await actor.ask(commands.Send(item=item("2")))
-    await actor.ask(commands.Cancel(item_id="2"))
-    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
+async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await actor.execute(commands.Send(item=item("2")))
+    await actor.execute(commands.Cancel(item_id="2"))
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
     with pytest.raises(NotFound):
-        await actor.ask(commands.Cancel(item_id="1"))
+        await actor.execute(commands.Cancel(item_id="1"))
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
+    await harness.out.until(ev.TurnEnd)
     assert launch.prompts.empty()
 
 
-async def test_a_message_sent_while_starting_is_delivered_once(bench: Bench) -> None:
-    bench.adapter.gate.clear()
-    actor = await bench.create()
-    await actor.ask(commands.Send(item=item("1")))
-    bench.adapter.gate.set()
-    launch = await bench.adapter.launch()
+async def test_a_message_sent_while_starting_is_delivered_once(harness: SessionHarness) -> None:
+    harness.adapter.gate.clear()
+    actor = await harness.create()
+    await actor.execute(commands.Send(item=item("1")))
+    harness.adapter.gate.set()
+    launch = await harness.adapter.launch()
     await launch.finish(await launch.prompt())
-    await bench.out.until(ev.TurnEnd)
+    await harness.out.until(ev.TurnEnd)
     assert launch.prompts.empty()
 
 
-async def test_abort_while_starting_takes_the_message_back(bench: Bench) -> None:
-    bench.adapter.gate.clear()
-    actor = await bench.create()
-    await actor.ask(commands.Send(item=item("1")))
-    await actor.ask(commands.Abort())
-    await bench.out.until(ev.QueueUpdate, item_id="1", state=ItemState.CANCELLED)
-    bench.adapter.gate.set()
-    launch = await bench.adapter.launch()
-    await bench.out.until(ev.StatusUpdate, status=SessionStatus.IDLE)
+async def test_abort_while_starting_takes_the_message_back(harness: SessionHarness) -> None:
+    harness.adapter.gate.clear()
+    actor = await harness.create()
+    await actor.execute(commands.Send(item=item("1")))
+    await actor.execute(commands.Abort())
+    await harness.out.until(ev.QueueUpdate, item_id="1", state=ItemState.CANCELLED)
+    harness.adapter.gate.set()
+    launch = await harness.adapter.launch()
+    await harness.out.until(ev.StatusUpdate, status=SessionStatus.IDLE)
     assert launch.prompts.empty()
 
 
-async def test_stop_while_starting_leaves_no_launch(bench: Bench) -> None:
-    bench.adapter.gate.clear()
-    actor = await bench.create()
-    creating = asyncio.create_task(actor.ask(commands.Create(spec=SPEC)))
-    await bench.out.until(ev.LaunchStart)
-    await actor.ask(commands.Stop())
+async def test_stop_while_starting_leaves_no_launch(harness: SessionHarness) -> None:
+    harness.adapter.gate.clear()
+    actor = await harness.create()
+    creating = asyncio.create_task(actor.execute(commands.Create(spec=SPEC)))
+    await harness.out.until(ev.LaunchStart)
+    await actor.execute(commands.Stop())
     with pytest.raises(AgentError):
         await creating
     assert actor.state.status is SessionStatus.STOPPED
-    assert bench.adapter.launches.empty()
+    assert harness.adapter.launches.empty()
 
 
-async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_session(bench: Bench) -> None:
-    actor, launch, _ = await in_turn(bench)
-    await actor.ask(commands.Send(item=item("2")))
-    await actor.ask(commands.Stop())
+async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_session(
+    harness: SessionHarness,
+) -> None:
+    actor, launch, _ = await in_turn(harness)
+    await actor.execute(commands.Send(item=item("2")))
+    await actor.execute(commands.Stop())
     assert launch.gone
     assert actor.state.status is SessionStatus.STOPPED
     assert actor.state.queue == ()
-    end = await bench.out.until(ev.TurnEnd)
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CANCELLED
-    await actor.ask(commands.Resume())
+    await actor.execute(commands.Resume())
     assert actor.state.status is SessionStatus.IDLE
 
 
-async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await actor.ask(commands.Configure(permission_mode=PermissionMode.YOLO, model="large"))
+async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(
+    harness: SessionHarness,
+) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await actor.execute(commands.Configure(permission_mode=PermissionMode.YOLO, model="large"))
     assert launch.modes == [PermissionMode.YOLO]
     assert not launch.gone
     await launch.finish(prompt)
-    await bench.out.until(ev.LaunchEnd)
-    await actor.ask(commands.Send(item=item("2")))
-    await bench.adapter.launch()
-    assert [plan.model for plan in bench.adapter.plans] == [None, "large"]
+    await harness.out.until(ev.LaunchEnd)
+    await actor.execute(commands.Send(item=item("2")))
+    await harness.adapter.launch()
+    assert [plan.model for plan in harness.adapter.plans] == [None, "large"]
     assert actor.state.permission_mode is PermissionMode.YOLO
 
 
-async def test_the_same_configuration_again_changes_nothing(bench: Bench) -> None:
-    actor, launch = await ready(bench)
-    await actor.ask(commands.Configure(permission_mode=PermissionMode.DEFAULT))
+async def test_the_same_configuration_again_changes_nothing(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
+    await actor.execute(commands.Configure(permission_mode=PermissionMode.DEFAULT))
     assert launch.modes == []
-    assert bench.out.of(ev.ModeUpdate) == []
+    assert harness.out.of(ev.ModeUpdate) == []
 
 
-async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(bench: Bench) -> None:
+async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
+    harness: SessionHarness,
+) -> None:
     """The state in the journal is all that a killed runner leaves."""
-    actor, launch, _ = await in_turn(bench)
-    await launch.say(Registered(native_id=SESSION), ApprovalAsked(approval=approval()))
-    await actor.ask(commands.Send(item=item("2", "waiting")))
-    await bench.out.until(ev.ApprovalRequested)
+    actor, launch, _ = await in_turn(harness)
+    await launch.emit(Registered(native_id=SESSION), ApprovalAsked(approval=approval()))
+    await actor.execute(commands.Send(item=item("2", "waiting")))
+    await harness.out.until(ev.ApprovalRequested)
     before = actor.state.seq
     first = actor
-    actor = await bench.reload()
-    second = await bench.adapter.launch()
-    end = await bench.out.until(ev.TurnEnd)
+    actor = await harness.reload()
+    second = await harness.adapter.launch()
+    end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.LOST
-    assert bench.out.entries[-1].seq > before
+    assert harness.out.entries[-1].seq > before
     assert (await second.prompt()).text == "waiting"
     assert second.plan.decision.start is LaunchMode.RESUME
-    await actor.ask(commands.Send(item=item("1")))
-    assert [start.item_id for start in bench.out.of(ev.TurnStart) if isinstance(start, ev.TurnStart)] == [
+    await actor.execute(commands.Send(item=item("1")))
+    assert [start.item_id for start in harness.out.of(ev.TurnStart) if isinstance(start, ev.TurnStart)] == [
         "1",
         "2",
     ]
@@ -417,29 +431,31 @@ async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
     first._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
 
 
-async def test_attachments_reach_the_agent_and_only_their_names_the_log(bench: Bench) -> None:
+async def test_attachments_reach_the_agent_and_only_their_names_the_log(harness: SessionHarness) -> None:
     picture = Attachment(name="a.png", mime_type="image/png", data="aGVsbG8=", size=5)
-    actor, launch, _ = await in_turn(bench)
-    await actor.ask(commands.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,))))
+    actor, launch, _ = await in_turn(harness)
+    await actor.execute(
+        commands.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,)))
+    )
     one = actor
-    actor = await bench.reload()
-    second = await bench.adapter.launch()
+    actor = await harness.reload()
+    second = await harness.adapter.launch()
     prompt = await second.prompt()
     assert prompt.attachments == (picture,)
-    await bench.out.until(ev.UserMessage, 2)
-    told = b"".join([bytes(item.body) for item in await bench.journal.outbox(SESSION, 0)])
+    await harness.out.until(ev.UserMessage, 2)
+    told = b"".join([bytes(item.body) for item in await harness.journal.unconfirmed(SESSION, 0)])
     assert b"a.png" in told
     assert b"aGVsbG8" not in told
-    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
-    (stored,) = await bench.journal.load()
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
+    (stored,) = await harness.journal.load()
     assert stored.payloads == {}
     launch.gone = True
     one._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
 
 
-async def test_a_closing_session_refuses_commands(bench: Bench) -> None:
-    actor, _ = await ready(bench)
-    await actor.ask(commands.Delete())
+async def test_a_closing_session_refuses_commands(harness: SessionHarness) -> None:
+    actor, _ = await ready(harness)
+    await actor.execute(commands.Delete())
     with pytest.raises(Conflict) as refused:
-        await actor.ask(commands.Send(item=item("1")))
+        await actor.execute(commands.Send(item=item("1")))
     assert refused.value.code is ErrorCode.CONFLICT

@@ -19,10 +19,10 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal
 from farsteer.runner.session import drafts as drafts_module
 from farsteer.runner.session import log as log_module
-from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts, assemble
+from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts, assemble_drafts
 from farsteer.runner.session.log import SessionLog
-from tests.runner.conftest import SESSION, Bench
-from tests.runner.scripted import Recorder, WatchedDisk
+from tests.runner.conftest import SESSION, SessionHarness
+from tests.runner.scripted import CountingJournal, Recorder
 from tests.support.eventually import eventually
 
 STATE = SessionState(id=SESSION, agent="scripted", directory="/")
@@ -39,12 +39,12 @@ def delta(text: str, offset: int = 0, key: DraftKey = MESSAGE) -> Delta:
 
 def test_fragments_in_a_row_are_one_piece_and_are_taken_once() -> None:
     drafts = Drafts()
-    drafts.hear([delta("Hel"), delta("lo", 3), delta("hm", 0, THOUGHT), delta(", you", 5)])
-    assert drafts.unsaved
-    assert drafts.take() == [DraftDelta(MESSAGE, 0, "Hello, you"), DraftDelta(THOUGHT, 0, "hm")]
-    assert not drafts.unsaved
-    drafts.hear([delta("!", 10)])
-    assert drafts.take() == [DraftDelta(MESSAGE, 10, "!")]
+    drafts.add([delta("Hel"), delta("lo", 3), delta("hm", 0, THOUGHT), delta(", you", 5)])
+    assert drafts.has_unsaved
+    assert drafts.pop_unsaved() == [DraftDelta(MESSAGE, 0, "Hello, you"), DraftDelta(THOUGHT, 0, "hm")]
+    assert not drafts.has_unsaved
+    drafts.add([delta("!", 10)])
+    assert drafts.pop_unsaved() == [DraftDelta(MESSAGE, 10, "!")]
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.text(min_size=1, max_size=4), st.booleans())))
@@ -54,41 +54,41 @@ def test_the_journal_s_pieces_make_the_text_that_was_streamed(
     """Also when the agent takes back a part of it; what comes after a gap is left out."""
     drafts, pieces, text = Drafts(), list[DraftDelta](), ""
     for offset, more, saves in fragments:
-        drafts.hear([delta(more, offset)])
+        drafts.add([delta(more, offset)])
         if offset <= len(text):
             text = text[:offset] + more
         if saves:
-            pieces += drafts.take()
-    pieces += drafts.take()
-    assert assemble(pieces) == ((Draft(MESSAGE, text),) if text else ())
+            pieces += drafts.pop_unsaved()
+    pieces += drafts.pop_unsaved()
+    assert assemble_drafts(pieces) == ((Draft(MESSAGE, text),) if text else ())
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafts_module, "_KEPT", 10)
-    monkeypatch.setattr(drafts_module, "_OPEN", 3)
+    monkeypatch.setattr(drafts_module, "_MAX_CHARS", 10)
+    monkeypatch.setattr(drafts_module, "_MAX_OPEN", 3)
     drafts = Drafts()
-    drafts.hear([delta("01234567"), delta("abcdef", 8), delta("more", 14), delta("x", 0, THOUGHT)])
-    assert drafts.take() == [DraftDelta(MESSAGE, 0, "01234567ab")]
-    drafts.note(ev.AgentMessage(message_id="m", text="all of it"))
+    drafts.add([delta("01234567"), delta("abcdef", 8), delta("more", 14), delta("x", 0, THOUGHT)])
+    assert drafts.pop_unsaved() == [DraftDelta(MESSAGE, 0, "01234567ab")]
+    drafts.finish(ev.AgentMessage(message_id="m", text="all of it"))
     for name in "abcd":
-        drafts.hear([delta(name, 0, DraftKey(DeltaKind.MESSAGE, name))])
-    assert [piece.text for piece in drafts.take()] == ["a", "b"], "the thought is still open"
+        drafts.add([delta(name, 0, DraftKey(DeltaKind.MESSAGE, name))])
+    assert [piece.text for piece in drafts.pop_unsaved()] == ["a", "b"], "the thought is still open"
 
 
 def test_a_finished_message_has_no_draft_and_a_late_fragment_begins_none() -> None:
     drafts = Drafts()
-    drafts.hear([delta("Hel"), delta("hm", 0, THOUGHT)])
-    assert drafts.note(ev.AgentMessage(message_id="m", text="Hello")) == [], "the journal has nothing of it"
-    assert drafts.take() == [DraftDelta(THOUGHT, 0, "hm")]
-    drafts.hear([delta("Hel"), delta("lo", 3)])
-    assert not drafts.unsaved
-    assert drafts.note(ev.AgentThought(message_id="t", text="hm!")) == [THOUGHT]
+    drafts.add([delta("Hel"), delta("hm", 0, THOUGHT)])
+    assert drafts.finish(ev.AgentMessage(message_id="m", text="Hello")) == [], "the journal has nothing of it"
+    assert drafts.pop_unsaved() == [DraftDelta(THOUGHT, 0, "hm")]
+    drafts.add([delta("Hel"), delta("lo", 3)])
+    assert not drafts.has_unsaved
+    assert drafts.finish(ev.AgentThought(message_id="t", text="hm!")) == [THOUGHT]
 
 
 def test_what_a_tool_prints_is_no_draft() -> None:
     drafts = Drafts()
-    drafts.hear([delta("output", 0, DraftKey(DeltaKind.TOOL_OUTPUT, "c"))])
-    assert not drafts.unsaved
+    drafts.add([delta("output", 0, DraftKey(DeltaKind.TOOL_OUTPUT, "c"))])
+    assert not drafts.has_unsaved
 
 
 # -- how it is written
@@ -99,7 +99,7 @@ class Desk:
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.disk = WatchedDisk(journal, spins=True)
+        self.disk = CountingJournal(journal, writable=True)
         self.out = Recorder()
         self.log = SessionLog(STATE, self.disk, self.out)
 
@@ -122,12 +122,12 @@ class Desk:
 async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     monkeypatch.setattr(log_module, "_DRAFT_DELAY", 0.01)
     journal = await Journal.open(tmp_path / "runner.db")
-    await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
+    await journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
     desk = Desk(journal)
     await desk.say(ev.TurnStart(turn_id="turn"))
     desk.disk.appends = 0
     yield desk
-    desk.disk.spin.set()
+    desk.disk.writable.set()
     await desk.log.close()
     await journal.close()
 
@@ -136,30 +136,30 @@ async def test_many_fragments_are_one_write_and_the_next_waits(desk: Desk) -> No
     loop = asyncio.get_running_loop()
     begun = loop.time()
     for n in range(100):
-        desk.log.stream([delta(str(n % 10), n)])
+        desk.log.publish_deltas([delta(str(n % 10), n)])
     await desk.until_stored("0123456789" * 10)
-    desk.log.stream([delta("!", 100)])
+    desk.log.publish_deltas([delta("!", 100)])
     await desk.until_stored("0123456789" * 10 + "!")
-    assert loop.time() - begun >= log_module._DRAFT_PAUSE
+    assert loop.time() - begun >= log_module._DRAFT_INTERVAL
     assert desk.disk.appends == 2
-    assert desk.log._drafting is None, "nothing streams: no timer runs"
+    assert desk.log._draft_timer is None, "nothing streams: no timer runs"
 
 
 async def test_a_draft_goes_along_with_any_other_commit(desk: Desk) -> None:
-    desk.log.stream([delta("Hel")])
+    desk.log.publish_deltas([delta("Hel")])
     await desk.say(ev.TitleUpdate(title="x"))
     assert await desk.drafts() == ["Hel"]
-    await eventually(lambda: desk.log._drafting is None)
+    await eventually(lambda: desk.log._draft_timer is None)
     assert desk.disk.appends == 1
 
 
 async def test_a_short_message_is_never_written_for_its_draft(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_module, "CONFIRMED_WITHIN", 60)
-    desk.log.stream([delta("Hel")])
+    monkeypatch.setattr(log_module, "CONFIRM_SECONDS", 60)
+    desk.log.publish_deltas([delta("Hel")])
     await desk.say(ev.AgentMessage(message_id="m", text="Hello"))
-    await eventually(lambda: desk.log._drafting is None)
+    await eventually(lambda: desk.log._draft_timer is None)
     assert desk.disk.appends == 0
     assert [entry.content for entry in desk.out.entries][1:] == [
         ev.AgentMessage(message_id="m", text="Hello")
@@ -169,34 +169,34 @@ async def test_a_short_message_is_never_written_for_its_draft(
 async def test_a_finished_message_takes_its_draft_s_place_in_one_commit_before_anybody_hears_of_it(
     desk: Desk,
 ) -> None:
-    desk.log.stream([delta("Hel")])
+    desk.log.publish_deltas([delta("Hel")])
     await desk.until_stored("Hel")
-    desk.disk.spin.clear()
+    desk.disk.writable.clear()
     saying = asyncio.ensure_future(desk.say(ev.AgentMessage(message_id="m", text="Hello")))
     await eventually(lambda: desk.disk.appends == 2)
     assert len(desk.out.entries) == 1
     assert await desk.drafts() == ["Hel"]
-    desk.disk.spin.set()
+    desk.disk.writable.set()
     await saying
     assert await desk.drafts() == []
-    assert [item.seq for item in await desk.journal.outbox(SESSION, 1)] == [2]
+    assert [item.seq for item in await desk.journal.unconfirmed(SESSION, 1)] == [2]
     assert len(desk.out.entries) == 2
 
 
 async def test_a_message_that_is_finished_while_its_draft_is_being_written_leaves_none(desk: Desk) -> None:
-    desk.disk.spin.clear()
-    desk.log.stream([delta("Hel")])
+    desk.disk.writable.clear()
+    desk.log.publish_deltas([delta("Hel")])
     await eventually(lambda: desk.disk.appends == 1)
     saying = asyncio.ensure_future(desk.say(ev.AgentMessage(message_id="m", text="Hello")))
-    desk.disk.spin.set()
+    desk.disk.writable.set()
     await saying
     assert await desk.drafts() == []
-    assert [item.seq for item in await desk.journal.outbox(SESSION, 1)] == [2]
+    assert [item.seq for item in await desk.journal.unconfirmed(SESSION, 1)] == [2]
 
 
 async def test_what_was_added_and_not_yet_flushed_keeps_its_draft(desk: Desk) -> None:
     """A commit in between must not forget the draft: the message itself is not in it."""
-    desk.log.stream([delta("Hel")])
+    desk.log.publish_deltas([delta("Hel")])
     await desk.until_stored("Hel")
     desk.log.add(ev.AgentMessage(message_id="m", text="Hello"))
     await desk.log._save()
@@ -207,36 +207,36 @@ async def test_what_was_added_and_not_yet_flushed_keeps_its_draft(desk: Desk) ->
 
 async def test_a_commit_that_waits_for_another_takes_its_whole_state_along(desk: Desk) -> None:
     """Otherwise the journal could hold events that its state does not know of."""
-    desk.disk.spin.clear()
-    desk.log.stream([delta("Hel")])
+    desk.disk.writable.clear()
+    desk.log.publish_deltas([delta("Hel")])
     await eventually(lambda: desk.disk.appends == 1)
     waiting = asyncio.ensure_future(desk.log._save())
     await asyncio.sleep(0)
     saying = asyncio.ensure_future(desk.say(ev.TitleUpdate(title="x")))
     await asyncio.sleep(0)
-    desk.disk.spin.set()
+    desk.disk.writable.set()
     await waiting
     (stored,) = await desk.journal.load()
-    outbox = await desk.journal.outbox(SESSION, 0)
+    outbox = await desk.journal.unconfirmed(SESSION, 0)
     assert stored.state.seq == outbox[-1].seq
     assert stored.state.title == "x"
     await saying
 
 
 async def test_the_end_of_the_turn_forgets_every_draft_and_between_turns_none_is_kept(desk: Desk) -> None:
-    desk.log.stream([delta("Hel"), delta("hm", 0, THOUGHT)])
+    desk.log.publish_deltas([delta("Hel"), delta("hm", 0, THOUGHT)])
     await desk.until_stored("Hel", "hm")
     await desk.say(ev.TurnEnd(turn_id="turn", reason=TurnEndReason.END_TURN))
     assert await desk.drafts() == []
-    desk.log.stream([delta("late")])
-    assert desk.log._drafting is None
+    desk.log.publish_deltas([delta("late")])
+    assert desk.log._draft_timer is None
 
 
 async def test_a_deleted_session_leaves_no_draft(desk: Desk) -> None:
-    desk.log.stream([delta("Hel")])
+    desk.log.publish_deltas([delta("Hel")])
     await desk.until_stored("Hel")
-    await desk.journal.forget(SESSION)
-    await desk.journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
+    await desk.journal.delete_session(SESSION)
+    await desk.journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
     assert await desk.drafts() == []
 
 
@@ -244,31 +244,31 @@ async def test_a_deleted_session_leaves_no_draft(desk: Desk) -> None:
 
 
 async def test_after_a_kill_what_was_streamed_stands_before_the_end_of_the_lost_turn_once(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    harness: SessionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The state in the journal is all that a killed runner leaves."""
     monkeypatch.setattr(log_module, "_DRAFT_DELAY", 0.01)
-    actor = await bench.create()
-    await actor.ask(commands.Send(item=QueueItem(id="1", text="hi", created_at=1)))
-    launch = await bench.adapter.launch()
+    actor = await harness.create()
+    await actor.execute(commands.Send(item=QueueItem(id="1", text="hi", created_at=1)))
+    launch = await harness.adapter.launch()
     await launch.prompt()
     whole = DraftKey(DeltaKind.MESSAGE, "whole")
-    await launch.say(DeltaEmitted(delta("finis", 0, whole)), DeltaEmitted(delta("hm", 0, THOUGHT)))
-    await launch.say(DeltaEmitted(delta("Once upon a ")), DeltaEmitted(delta("time", 12)))
+    await launch.emit(DeltaEmitted(delta("finis", 0, whole)), DeltaEmitted(delta("hm", 0, THOUGHT)))
+    await launch.emit(DeltaEmitted(delta("Once upon a ")), DeltaEmitted(delta("time", 12)))
 
     async def stored() -> bool:
-        (found,) = await bench.journal.load()
+        (found,) = await harness.journal.load()
         return len(found.drafts) == 3
 
     await eventually(stored)
-    await launch.say(EventEmitted(ev.AgentMessage(message_id="whole", text="finished")))
-    await bench.out.until(ev.AgentMessage)
+    await launch.emit(EventEmitted(ev.AgentMessage(message_id="whole", text="finished")))
+    await harness.out.until(ev.AgentMessage)
     killed = [actor]
     for _ in range(2):
-        killed.append(await bench.reload())
-        await bench.out.until(ev.TurnEnd)
+        killed.append(await harness.reload())
+        await harness.out.until(ev.TurnEnd)
         await eventually(lambda: killed[-1].state.turn_id is None)
-    after = [entry.content for entry in bench.out.entries]
+    after = [entry.content for entry in harness.out.entries]
     lost = after[-4:]
     assert lost[:2] == [
         ev.AgentThought(message_id="t", text="hm", partial=True),
@@ -277,7 +277,7 @@ async def test_after_a_kill_what_was_streamed_stands_before_the_end_of_the_lost_
     assert isinstance(lost[2], ev.TurnEnd)
     assert lost[2].reason is TurnEndReason.LOST
     assert isinstance(lost[3], ev.LaunchEnd)
-    assert [said.partial for said in bench.out.of(ev.AgentMessage)] == [False, True]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [said.partial for said in harness.out.of(ev.AgentMessage)] == [False, True]  # pyright: ignore[reportAttributeAccessIssue]
     launch.gone = True
     for one in killed[:-1]:
         one._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]

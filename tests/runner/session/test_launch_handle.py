@@ -1,4 +1,4 @@
-"""One life of an agent always reports its end to the mailbox, whatever the adapter does."""
+"""A launch always reports its end to the mailbox, whatever the adapter does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from farsteer.agents.base import LaunchPlan
 from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.runner.session.context import Limits
 from farsteer.runner.session.launch_handle import LaunchHandle
-from farsteer.runner.session.mailbox import LaunchStopped, Mailbox, Started
+from farsteer.runner.session.mailbox import LaunchFailed, LaunchStopped, Mailbox
 from tests.runner.conftest import SESSION
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 
@@ -19,15 +19,14 @@ def plan(directory: Path) -> LaunchPlan:
     return LaunchPlan(session_id=SESSION, directory=str(directory), generation=1, decision=decision)
 
 
-async def test_a_start_that_is_called_off_before_its_first_step_is_reported(tmp_path: Path) -> None:
+async def test_a_start_that_is_cancelled_before_its_first_step_is_reported(tmp_path: Path) -> None:
     adapter, mailbox = ScriptedAdapter(), Mailbox()
-    life = LaunchHandle(adapter, plan(tmp_path), mailbox, Limits())
-    life.begin()
-    life.end("the session was deleted")
+    handle = LaunchHandle(adapter, plan(tmp_path), mailbox, Limits())
+    handle.start()
+    handle.stop("the session was deleted")
     async with asyncio.timeout(5):
-        mail = await mailbox.take()
-    assert isinstance(mail, Started)
-    assert mail.launch is None
+        mail = await mailbox.receive()
+    assert isinstance(mail, LaunchFailed)
     assert adapter.plans == []
 
 
@@ -37,8 +36,8 @@ async def test_an_agent_that_never_stops_is_waited_for_in_bounded_time(tmp_path:
             await asyncio.Event().wait()
 
     mailbox = Mailbox()
-    life = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
-    life.started(Endless(life.plan, mailbox.sink(1)))
-    life.end("stopped")
+    handle = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
+    handle.set_launch(Endless(handle.plan, mailbox.sink(1)))
+    handle.stop("stopped")
     async with asyncio.timeout(5):
-        assert isinstance(await mailbox.take(), LaunchStopped)
+        assert isinstance(await mailbox.receive(), LaunchStopped)

@@ -13,92 +13,94 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import ReasoningEffort
 from farsteer.core.queue import ItemState
-from tests.runner.conftest import Bench
+from tests.runner.conftest import SessionHarness
 from tests.runner.scripted import ScriptedLaunch
 from tests.runner.session.test_actor import in_turn, item, ready
 from tests.support.eventually import eventually
 
 
-async def crash(bench: Bench, launch: ScriptedLaunch) -> None:
+async def crash(harness: SessionHarness, launch: ScriptedLaunch) -> None:
     await launch.exit(9, "killed")
-    await bench.out.until(ev.LaunchEnd)
+    await harness.out.until(ev.LaunchEnd)
 
 
 async def test_after_a_crash_the_next_process_is_there_before_it_is_needed_and_nobody_sees_it(
-    bench: Bench,
+    harness: SessionHarness,
 ) -> None:
-    actor, launch = await ready(bench)
-    await launch.say(Registered(native_id="n"))
-    await crash(bench, launch)
-    seen = len(bench.out.entries)
-    warm = await bench.adapter.launch()
-    assert warm.plan.decision.start is LaunchMode.RESUME
-    await warm.say(EventEmitted(ev.Notice(text="hello from the warm one")))
-    assert len(bench.out.entries) == seen
+    actor, launch = await ready(harness)
+    await launch.emit(Registered(native_id="n"))
+    await crash(harness, launch)
+    seen = len(harness.out.entries)
+    prewarmed = await harness.adapter.launch()
+    assert prewarmed.plan.decision.start is LaunchMode.RESUME
+    await prewarmed.emit(EventEmitted(ev.Notice(text="hello from the prewarmed one")))
+    assert len(harness.out.entries) == seen
     assert actor.state.status is SessionStatus.STOPPED
-    await actor.ask(commands.Send(item=item("1")))
-    await warm.prompt()
-    kinds = bench.out.kinds()[seen:]
+    await actor.execute(commands.Send(item=item("1")))
+    await prewarmed.prompt()
+    kinds = harness.out.kinds()[seen:]
     assert kinds[:5] == ["queue_update", "launch_start", "status_update", "notice", "status_update"]
-    assert len(bench.adapter.plans) == 2
+    assert len(harness.adapter.plans) == 2
 
 
-async def test_a_warm_process_that_keeps_dying_is_given_up_and_a_message_tries_again(bench: Bench) -> None:
-    actor, launch = await ready(bench)
-    bench.adapter.start_error = AgentError("broken")
-    await crash(bench, launch)
-    seen = len(bench.out.entries)
-    await eventually(lambda: len(bench.adapter.plans) == 4)
-    await actor.ask(commands.Prewarm())
-    assert len(bench.adapter.plans) == 4
-    assert len(bench.out.entries) == seen
-    await actor.ask(commands.Send(item=item("1")))
-    await bench.out.until(ev.QueueUpdate, state=ItemState.FAILED)
-    assert len(bench.adapter.plans) == 5
+async def test_prewarming_is_given_up_after_repeated_failures_and_a_message_tries_again(
+    harness: SessionHarness,
+) -> None:
+    actor, launch = await ready(harness)
+    harness.adapter.start_error = AgentError("broken")
+    await crash(harness, launch)
+    seen = len(harness.out.entries)
+    await eventually(lambda: len(harness.adapter.plans) == 4)
+    await actor.execute(commands.Prewarm())
+    assert len(harness.adapter.plans) == 4
+    assert len(harness.out.entries) == seen
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.QueueUpdate, state=ItemState.FAILED)
+    assert len(harness.adapter.plans) == 5
 
 
-async def test_a_warm_process_registers_nothing_before_it_is_used(bench: Bench) -> None:
-    actor, launch = await ready(bench)
-    await crash(bench, launch)
-    warm = await bench.adapter.launch()
-    await warm.say(Registered(native_id="n"))
-    await actor.ask(commands.Configure(title="a step later"))
+async def test_a_prewarmed_process_registers_nothing_before_it_is_used(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
+    await crash(harness, launch)
+    prewarmed = await harness.adapter.launch()
+    await prewarmed.emit(Registered(native_id="n"))
+    await actor.execute(commands.Configure(title="a step later"))
     assert not actor.state.registered
-    await actor.ask(commands.Resume())
+    await actor.execute(commands.Resume())
     assert actor.state.registered
 
 
-async def test_a_burst_of_changes_restarts_once_and_an_equal_one_never(bench: Bench) -> None:
-    actor, launch = await ready(bench)
+async def test_a_burst_of_changes_restarts_once_and_an_equal_one_never(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
     for effort in ReasoningEffort:
-        await actor.ask(commands.Configure(effort=effort))
-    await bench.out.until(ev.LaunchEnd)
-    renewed = await bench.adapter.launch()
+        await actor.execute(commands.Configure(effort=effort))
+    await harness.out.until(ev.LaunchEnd)
+    renewed = await harness.adapter.launch()
     assert renewed.plan.effort is list(ReasoningEffort)[-1]
-    await actor.ask(commands.Configure(effort=list(ReasoningEffort)[-1]))
-    await actor.ask(commands.Send(item=item("1")))
+    await actor.execute(commands.Configure(effort=list(ReasoningEffort)[-1]))
+    await actor.execute(commands.Send(item=item("1")))
     await renewed.prompt()
-    assert len(bench.adapter.plans) == 2
+    assert len(harness.adapter.plans) == 2
     assert launch.gone
 
 
-async def test_a_turn_ends_with_the_configuration_it_began_with(bench: Bench) -> None:
-    actor, launch, prompt = await in_turn(bench)
-    await actor.ask(commands.Configure(effort=ReasoningEffort.HIGH))
-    await actor.ask(commands.Send(item=item("2")))
+async def test_a_turn_ends_with_the_configuration_it_began_with(harness: SessionHarness) -> None:
+    actor, launch, prompt = await in_turn(harness)
+    await actor.execute(commands.Configure(effort=ReasoningEffort.HIGH))
+    await actor.execute(commands.Send(item=item("2")))
     await launch.finish(prompt)
-    renewed = await bench.adapter.launch()
+    renewed = await harness.adapter.launch()
     assert (await renewed.prompt()).text == "hello"
     assert renewed.plan.effort is ReasoningEffort.HIGH
-    assert len(bench.adapter.plans) == 2
+    assert len(harness.adapter.plans) == 2
 
 
-async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(bench: Bench) -> None:
-    bench.limits = msgspec.structs.replace(bench.limits, warm_delay=0.2)
-    actor, _ = await ready(bench)
-    await actor.ask(commands.Configure(effort=ReasoningEffort.HIGH))
-    await actor.ask(commands.Send(item=item("1")))
-    renewed = await bench.adapter.launch()
+async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(harness: SessionHarness) -> None:
+    harness.limits = msgspec.structs.replace(harness.limits, prewarm_delay=0.2)
+    actor, _ = await ready(harness)
+    await actor.execute(commands.Configure(effort=ReasoningEffort.HIGH))
+    await actor.execute(commands.Send(item=item("1")))
+    renewed = await harness.adapter.launch()
     await renewed.prompt()
     with pytest.raises(TimeoutError):
         await eventually(lambda: renewed.gone, 0.4)
@@ -112,58 +114,58 @@ async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(ben
     ],
 )
 async def test_an_agent_that_knows_better_sets_our_row_right_once(
-    bench: Bench, code: ErrorCode, registered: bool, then: LaunchMode
+    harness: SessionHarness, code: ErrorCode, registered: bool, then: LaunchMode
 ) -> None:
-    actor, launch = await ready(bench)
+    actor, launch = await ready(harness)
     if registered:
-        await launch.say(Registered(native_id=actor.state.id))
-    await actor.ask(commands.Stop())
+        await launch.emit(Registered(native_id=actor.state.id))
+    await actor.execute(commands.Stop())
     session, native = actor.state.id, actor.state.native_id
-    bench.adapter.start_errors = [AgentError("no", code=code)]
-    await actor.ask(commands.Send(item=item("1")))
-    await (await bench.adapter.launch()).prompt()
-    assert [plan.decision.start for plan in bench.adapter.plans][-1] is then
-    assert len(bench.adapter.plans) == 3
+    harness.adapter.start_errors = [AgentError("no", code=code)]
+    await actor.execute(commands.Send(item=item("1")))
+    await (await harness.adapter.launch()).prompt()
+    assert [plan.decision.start for plan in harness.adapter.plans][-1] is then
+    assert len(harness.adapter.plans) == 3
     assert (actor.state.id, actor.state.native_id) == (session, native)
 
 
-async def test_what_cannot_be_set_right_fails_after_one_more_try(bench: Bench) -> None:
-    actor, _ = await ready(bench)
-    await actor.ask(commands.Stop())
+async def test_what_cannot_be_set_right_fails_after_one_more_try(harness: SessionHarness) -> None:
+    actor, _ = await ready(harness)
+    await actor.execute(commands.Stop())
     gone: list[Exception] = [AgentError("no", code=ErrorCode.CONVERSATION_IN_USE) for _ in range(9)]
-    bench.adapter.start_errors = gone
-    await actor.ask(commands.Send(item=item("1")))
-    await bench.out.until(ev.QueueUpdate, state=ItemState.FAILED)
+    harness.adapter.start_errors = gone
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.QueueUpdate, state=ItemState.FAILED)
     assert len(gone) == 7
     assert actor.state.status is SessionStatus.FAILED
 
 
-async def test_an_id_that_the_agent_chose_itself_is_recorded_and_resumed(bench: Bench) -> None:
-    bench.adapter.reported_id = "another-name"
-    actor, launch = await ready(bench)
-    await launch.say(Registered(native_id="another-name"))
-    await actor.ask(commands.Stop())
-    await actor.ask(commands.Resume())
-    assert bench.adapter.plans[-1].decision.native_id == "another-name"
+async def test_an_id_that_the_agent_chose_itself_is_recorded_and_resumed(harness: SessionHarness) -> None:
+    harness.adapter.reported_id = "another-name"
+    actor, launch = await ready(harness)
+    await launch.emit(Registered(native_id="another-name"))
+    await actor.execute(commands.Stop())
+    await actor.execute(commands.Resume())
+    assert harness.adapter.plans[-1].decision.native_id == "another-name"
     assert actor.state.id != "another-name"
 
 
-async def test_stop_ends_a_warm_process_too(bench: Bench) -> None:
-    actor, launch = await ready(bench)
-    await crash(bench, launch)
-    warm = await bench.adapter.launch()
-    await actor.ask(commands.Stop())
-    assert warm.gone
-    assert len(bench.out.of(ev.LaunchEnd)) == 1
+async def test_stop_ends_a_prewarmed_process_too(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
+    await crash(harness, launch)
+    prewarmed = await harness.adapter.launch()
+    await actor.execute(commands.Stop())
+    assert prewarmed.gone
+    assert len(harness.out.of(ev.LaunchEnd)) == 1
 
 
-async def test_a_warm_process_that_nobody_needs_is_not_kept_for_ever(bench: Bench) -> None:
-    bench.limits = msgspec.structs.replace(bench.limits, warm_keep=0.05)
-    actor, launch = await ready(bench)
-    await crash(bench, launch)
-    warm = await bench.adapter.launch()
-    await eventually(lambda: warm.gone)
-    await actor.ask(commands.Send(item=item("1")))
-    await (await bench.adapter.launch()).prompt()
+async def test_a_prewarmed_process_that_nobody_needs_is_not_kept_for_ever(harness: SessionHarness) -> None:
+    harness.limits = msgspec.structs.replace(harness.limits, prewarm_keep=0.05)
+    actor, launch = await ready(harness)
+    await crash(harness, launch)
+    prewarmed = await harness.adapter.launch()
+    await eventually(lambda: prewarmed.gone)
+    await actor.execute(commands.Send(item=item("1")))
+    await (await harness.adapter.launch()).prompt()
     with pytest.raises(TimeoutError):
-        await eventually(lambda: not bench.adapter.launches.empty(), 0.2)
+        await eventually(lambda: not harness.adapter.launches.empty(), 0.2)

@@ -12,9 +12,9 @@ from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal
-from farsteer.runner.session.log import CONFIRMED_WITHIN, SessionLog
+from farsteer.runner.session.log import CONFIRM_SECONDS, SessionLog
 from tests.runner.conftest import SESSION
-from tests.runner.scripted import Recorder, WatchedDisk
+from tests.runner.scripted import CountingJournal, Recorder
 from tests.support.eventually import eventually
 
 STATE = SessionState(id=SESSION, agent="scripted", directory="/")
@@ -23,26 +23,26 @@ STATE = SessionState(id=SESSION, agent="scripted", directory="/")
 @pytest.fixture
 async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
     journal = await Journal.open(tmp_path / "runner.db")
-    await journal.create(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
+    await journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
     yield journal
     await journal.close()
 
 
 async def saved(journal: Journal) -> list[int]:
-    return [item.seq for item in await journal.outbox(SESSION, 0)]
+    return [item.seq for item in await journal.unconfirmed(SESSION, 0)]
 
 
 async def test_what_an_agent_says_goes_up_at_once_and_into_the_journal_if_it_is_not_confirmed(
     journal: Journal,
 ) -> None:
-    disk, out = WatchedDisk(journal), Recorder()
+    disk, out = CountingJournal(journal), Recorder()
     log = SessionLog(STATE, disk, out)
     for text in "abc":
         log.add(ev.AgentMessage(message_id=text, text=text))
         await log.flush()
     assert [entry.seq for entry in out.entries] == [1, 2, 3]
-    log.confirmed(2)
-    disk.spin.set()
+    log.confirm(2)
+    disk.writable.set()
 
     async def written() -> bool:
         return await saved(journal) == [3]
@@ -59,7 +59,7 @@ async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_
     log = SessionLog(STATE, journal, Recorder())
     log.add(ev.AgentMessage(message_id="m", text="hi"))
     await log.flush()
-    log.confirmed(1)
+    log.confirm(1)
     log.add(ev.AgentMessage(message_id="n", text="unconfirmed"))
     await log.flush()
     log.add(ev.TitleUpdate(title="x"))
@@ -69,18 +69,18 @@ async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_
 
 
 async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(journal: Journal) -> None:
-    disk = WatchedDisk(journal)
+    disk = CountingJournal(journal)
     log = SessionLog(STATE, disk, Recorder())
     loop = asyncio.get_running_loop()
-    end = loop.time() + 3 * CONFIRMED_WITHIN
+    end = loop.time() + 3 * CONFIRM_SECONDS
     while loop.time() < end:
         log.add(ev.AgentMessage(message_id="m", text="hi"))
         await log.flush()
         # Always one on its way, none of them old.
-        await asyncio.sleep(CONFIRMED_WITHIN / 10)
-        log.confirmed(log.state.seq)
+        await asyncio.sleep(CONFIRM_SECONDS / 10)
+        log.confirm(log.state.seq)
     assert disk.appends == 0
-    disk.spin.set()
+    disk.writable.set()
     await log.close()
 
 
@@ -107,7 +107,7 @@ async def test_unconfirmed_output_is_bounded(journal: Journal) -> None:
 async def test_what_decides_the_next_step_is_in_the_journal_first(
     journal: Journal, event: ev.SessionEvent
 ) -> None:
-    disk, out = WatchedDisk(journal), Recorder()
+    disk, out = CountingJournal(journal), Recorder()
     log = SessionLog(STATE, disk, out)
     log.add(event)
     log.add(ev.AgentMessage(message_id="m", text="hi"))
@@ -115,7 +115,7 @@ async def test_what_decides_the_next_step_is_in_the_journal_first(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(flushing), 0.05)
     assert not out.entries
-    disk.spin.set()
+    disk.writable.set()
     await flushing
     assert [entry.seq for entry in out.entries] == [1, 2]
     assert await saved(journal) == [1, 2]

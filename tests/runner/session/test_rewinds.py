@@ -15,7 +15,7 @@ from farsteer.core.events import FileRestore, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
 from farsteer.runner.session.actor import SessionActor
-from tests.runner.conftest import Bench
+from tests.runner.conftest import SessionHarness
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 from tests.runner.session.test_actor import in_turn, item, ready
 
@@ -27,117 +27,119 @@ class Rewindable(ScriptedAdapter):
 BACK = commands.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
 
 
-async def talked(bench: Bench) -> tuple[SessionActor, ScriptedLaunch]:
+async def talked(harness: SessionHarness) -> tuple[SessionActor, ScriptedLaunch]:
     """A session with one turn behind it."""
-    bench.adapter = Rewindable()
-    actor, launch, prompt = await in_turn(bench)
-    await launch.say(Registered(native_id=actor.state.id))
+    harness.adapter = Rewindable()
+    actor, launch, prompt = await in_turn(harness)
+    await launch.emit(Registered(native_id=actor.state.id))
     await launch.finish(prompt)
-    await bench.out.until(ev.TurnEnd)
+    await harness.out.until(ev.TurnEnd)
     return actor, launch
 
 
-async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(bench: Bench) -> None:
-    actor, launch = await talked(bench)
-    done = await actor.ask(BACK)
+async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(harness: SessionHarness) -> None:
+    actor, launch = await talked(harness)
+    done = await actor.execute(BACK)
     assert done == ev.Rewound(
         first_seq=5, cut_at="anchor", files=ev.FilesRestored(FileRestore.FULL, ("a.txt",)), by="ada"
     )
     assert launch.restored == [("item", "anchor")]
     assert launch.gone
-    warm = await bench.adapter.launch()
-    assert (warm.plan.decision.start, warm.plan.cut_at) == (LaunchMode.RESUME, "anchor")
-    await actor.ask(commands.Send(item=item("2")))
-    await warm.prompt()
-    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
+    prewarmed = await harness.adapter.launch()
+    assert (prewarmed.plan.decision.start, prewarmed.plan.cut_at) == (LaunchMode.RESUME, "anchor")
+    await actor.execute(commands.Send(item=item("2")))
+    await prewarmed.prompt()
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
     assert actor.state.cut_at is None
 
 
-async def test_the_cut_survives_a_restart_and_failed_starts(bench: Bench) -> None:
-    actor, _ = await talked(bench)
-    await actor.ask(BACK)
-    await bench.adapter.launch()
+async def test_the_cut_survives_a_restart_and_failed_starts(harness: SessionHarness) -> None:
+    actor, _ = await talked(harness)
+    await actor.execute(BACK)
+    await harness.adapter.launch()
     await actor.close("the runner ended")
-    actor = await bench.reload()
-    bench.adapter.start_errors = [AgentError("broken")]
-    await actor.ask(commands.Send(item=item("2")))
-    await bench.out.until(ev.QueueUpdate, item_id="2", state=ItemState.FAILED)
-    await actor.ask(commands.Send(item=item("3")))
-    launch = await bench.adapter.launch()
+    actor = await harness.reload()
+    harness.adapter.start_errors = [AgentError("broken")]
+    await actor.execute(commands.Send(item=item("2")))
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.FAILED)
+    await actor.execute(commands.Send(item=item("3")))
+    launch = await harness.adapter.launch()
     assert launch.plan.cut_at == "anchor"
 
 
 async def test_an_anchor_the_agent_does_not_know_is_dropped_once_and_the_message_is_answered(
-    bench: Bench,
+    harness: SessionHarness,
 ) -> None:
-    actor, _ = await talked(bench)
-    bench.adapter.gate.clear()
-    await actor.ask(BACK)
-    bench.adapter.start_errors = [AgentError("no such message", code=ErrorCode.ANCHOR_UNKNOWN)]
-    await actor.ask(commands.Send(item=item("2")))
-    bench.adapter.gate.set()
-    launch = await bench.adapter.launch()
+    actor, _ = await talked(harness)
+    harness.adapter.gate.clear()
+    await actor.execute(BACK)
+    harness.adapter.start_errors = [AgentError("no such message", code=ErrorCode.ANCHOR_UNKNOWN)]
+    await actor.execute(commands.Send(item=item("2")))
+    harness.adapter.gate.set()
+    launch = await harness.adapter.launch()
     await launch.prompt()
     assert (launch.plan.decision.start, launch.plan.cut_at) == (LaunchMode.RESUME, None)
-    assert len(bench.out.of(ev.Notice)) == 1
+    assert len(harness.out.of(ev.Notice)) == 1
 
 
-async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_name(bench: Bench) -> None:
-    actor, _ = await talked(bench)
+async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_name(
+    harness: SessionHarness,
+) -> None:
+    actor, _ = await talked(harness)
     native = actor.state.native_id
-    await actor.ask(commands.Rewind(first_seq=4, cut_at=None))
-    launch = await bench.adapter.launch()
+    await actor.execute(commands.Rewind(first_seq=4, cut_at=None))
+    launch = await harness.adapter.launch()
     assert launch.plan.decision.start is LaunchMode.CREATE
     assert launch.plan.decision.native_id not in (None, native)
     assert actor.state.native_id == launch.plan.decision.native_id
 
 
 async def test_an_agent_without_a_name_for_the_place_keeps_its_memory_and_no_files_are_guessed(
-    bench: Bench,
+    harness: SessionHarness,
 ) -> None:
-    actor, launch = await talked(bench)
+    actor, launch = await talked(harness)
     native = actor.state.native_id
-    done = await actor.ask(commands.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
+    done = await actor.execute(commands.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
     assert (done.keeps, done.files.status, launch.restored) == (True, FileRestore.FAILED, [])
-    assert len(bench.out.of(ev.Notice)) == 1, "people are told"
-    launch = await bench.adapter.launch()
+    assert len(harness.out.of(ev.Notice)) == 1, "people are told"
+    launch = await harness.adapter.launch()
     plan = launch.plan
     assert (plan.decision.start, plan.decision.native_id, plan.cut_at) == (LaunchMode.RESUME, native, None)
 
 
 async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits_behind_the_cut(
-    bench: Bench,
+    harness: SessionHarness,
 ) -> None:
-    actor, launch = await talked(bench)
+    actor, launch = await talked(harness)
     for name in ("2", "3"):
-        await actor.ask(commands.Send(item=item(name)))
+        await actor.execute(commands.Send(item=item(name)))
     prompt = await launch.prompt()
-    rewinding = asyncio.ensure_future(actor.ask(BACK))
+    rewinding = asyncio.ensure_future(actor.execute(BACK))
     await launch.interrupts.get()
-    await actor.ask(commands.Send(item=item("4", "after the cut")))
+    await actor.execute(commands.Send(item=item("4", "after the cut")))
     with pytest.raises(Conflict):
-        await actor.ask(BACK)
+        await actor.execute(BACK)
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     await rewinding
-    later = await bench.adapter.launch()
+    later = await harness.adapter.launch()
     assert (await later.prompt()).text == "after the cut"
-    kinds = bench.out.kinds()
+    kinds = harness.out.kinds()
     assert kinds.index("rewound") > len(kinds) - 1 - kinds[::-1].index("turn_end")
-    await bench.out.until(ev.QueueUpdate, item_id="3", state=ItemState.CANCELLED)
+    await harness.out.until(ev.QueueUpdate, item_id="3", state=ItemState.CANCELLED)
 
 
-async def test_an_agent_that_cannot_go_back_refuses_and_nothing_changes(bench: Bench) -> None:
-    actor, launch = await ready(bench)
+async def test_an_agent_that_cannot_go_back_refuses_and_nothing_changes(harness: SessionHarness) -> None:
+    actor, launch = await ready(harness)
     seq = actor.state.seq
     with pytest.raises(NotCapable):
-        await actor.ask(BACK)
+        await actor.execute(BACK)
     assert (actor.state.seq, launch.gone) == (seq, False)
 
 
-async def test_files_that_cannot_be_restored_do_not_hold_the_conversation_up(bench: Bench) -> None:
-    actor, _ = await talked(bench)
-    await actor.ask(commands.Stop())
-    bench.adapter.start_errors = [AgentError("broken")]
-    done = await actor.ask(BACK)
+async def test_files_that_cannot_be_restored_do_not_hold_the_conversation_up(harness: SessionHarness) -> None:
+    actor, _ = await talked(harness)
+    await actor.execute(commands.Stop())
+    harness.adapter.start_errors = [AgentError("broken")]
+    done = await actor.execute(BACK)
     assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "broken")
     assert done.cut_at == "anchor"

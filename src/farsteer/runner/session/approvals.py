@@ -1,4 +1,4 @@
-"""The open approvals of one session, and what became of the latest ones."""
+"""The open approvals of one session, and the outcomes of recent ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.mailbox import ApprovalExpired
 from farsteer.runner.session.timers import Timers
 
-_REMEMBERED = 200
+_MAX_REMEMBERED = 200
 
 
 class OpenApprovals:
@@ -23,6 +23,7 @@ class OpenApprovals:
         self._answered: dict[str, tuple[Outcome, str | None]] = {}
 
     def open(self, approval: Approval) -> None:
+        """Log the approval, and start its timer if approvals of this session expire."""
         if self._timeout is not None:
             expires_at = now_ms() + int(self._timeout * 1000)
             approval = msgspec.structs.replace(approval, expires_at=expires_at)
@@ -33,7 +34,10 @@ class OpenApprovals:
         return any(approval.id == approval_id for approval in self._log.state.approvals)
 
     def get(self, approval_id: str) -> Approval:
-        """The open approval; a closed one says who was first."""
+        """Return an open approval.
+
+        Raises AlreadyAnswered, with the outcome and who answered, if it was closed, and NotFound if it is unknown.
+        """
         for approval in self._log.state.approvals:
             if approval.id == approval_id:
                 return approval
@@ -44,12 +48,12 @@ class OpenApprovals:
         raise AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by)
 
     def close(self, approval_id: str, answer: Answer) -> None:
-        """Write down how it ended; closing a closed one changes nothing."""
+        """Log the outcome. Idempotent."""
         if not self.is_open(approval_id):
             return
         self._timers.cancel(approval_id)
         self._answered[approval_id] = (answer.outcome, answer.by)
-        if len(self._answered) > _REMEMBERED:
+        if len(self._answered) > _MAX_REMEMBERED:
             del self._answered[next(iter(self._answered))]
         self._log.add(
             ev.ApprovalResolved(
@@ -63,6 +67,7 @@ class OpenApprovals:
         )
 
     def withdraw(self, approval_id: str) -> None:
+        """Close an approval as cancelled: the agent no longer waits for it."""
         self.close(approval_id, Answer(outcome=Outcome.CANCELLED))
 
     def withdraw_all(self) -> None:

@@ -1,11 +1,12 @@
-"""What a session's actor is given by its runner."""
+"""What the runner gives to a session's actor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
 from dataclasses import dataclass
 
 from farsteer.agents.base import Adapter
+from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.wire import WireStruct
 
 
@@ -14,20 +15,20 @@ class Limits(WireStruct):
 
     startup: float = 60.0
     interrupt: float = 5.0
-    """An agent that has not taken an interrupt by then is ended."""
+    """An agent that has not accepted an interrupt by then is stopped."""
     interrupt_end: float = 3.0
-    """One that took it and has not ended its turn by then is ended too: a tool may hang."""
+    """An agent that accepted an interrupt and has not ended its turn by then is stopped: a tool may hang."""
     stop_grace: float = 3.0
     stop: float = 20.0
-    """Nobody waits longer for the end of a process: whatever is left of it then is killed."""
+    """When stopping takes longer than this, whatever is left of the process is killed."""
     silence: float = 600.0
-    """In a turn, with nobody asked and no tool running."""
+    """Silence within a turn, while no approval is open and no tool runs."""
     tool_silence: float = 3600.0
-    """In a turn, while a tool runs: a long build says nothing either."""
-    warm_delay: float = 1.0
-    """How long things must be quiet before a process is started in advance or restarted."""
-    warm_keep: float = 900.0
-    """How long a process that was started in advance waits for a message."""
+    """Silence within a turn while a tool runs: a long build writes nothing either."""
+    prewarm_delay: float = 1.0
+    """How long nothing may happen before a process is prewarmed or restarted."""
+    prewarm_keep: float = 900.0
+    """How long a prewarmed process waits for a message."""
     restore: float = 30.0
 
 
@@ -35,7 +36,13 @@ class Limits(WireStruct):
 class ActorContext:
     adapter: Adapter
     state_dir: str
-    environment: Callable[[Adapter], dict[str, str]]
+    """Where the adapter keeps its files."""
     limits: Limits
-    home: str = ""
-    """The runner's home, as the marks of its agents name it."""
+    environment_names: tuple[str, ...] = ()
+    """Further environment variables that the owner of the machine lets agents see."""
+    home_id: str = ""
+    """The runner's home as the launch marks of its agents name it."""
+
+    def environment(self) -> dict[str, str]:
+        """Return the part of the runner's current environment that the agent may see."""
+        return scrub_environment(os.environ, (*self.adapter.environment_names, *self.environment_names))

@@ -1,7 +1,7 @@
-"""What an agent has streamed of messages that it has not finished: all there is of them if the runner dies.
+"""Drafts: the text that an agent has streamed of messages it has not finished.
 
-Pieces are kept as they come, and the journal gets those that it has not yet. Nothing here waits or writes; the
-session's log does. Rows of the journal are only ever added and, when their message is finished, deleted together.
+If the runner is killed, drafts are all that is left of those messages. They are collected here in memory; the session's
+log writes them to the journal. Rows of the journal are only added, and deleted together when their message is finished.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from farsteer.core.events import AgentMessage, AgentThought, Delta, DeltaKind, SessionEvent, TurnEnd
 
-_KEPT = 1024 * 1024
-"""Characters of all open drafts of a session together; what is streamed beyond them is only live."""
-_OPEN = 64
-_FINISHED = 512
-"""Finished messages of a turn whose late fragments are noticed."""
+_MAX_CHARS = 1024 * 1024
+"""Characters of all open drafts of a session together. Text beyond that is streamed but not drafted."""
+_MAX_OPEN = 64
+_MAX_FINISHED = 512
+"""How many finished messages of a turn are remembered, so that their late deltas are ignored."""
 
 
 class DraftKey(NamedTuple):
@@ -25,7 +25,7 @@ class DraftKey(NamedTuple):
 
 
 class DraftDelta(NamedTuple):
-    """Text that goes to `offset`; whatever was there is replaced, with all that followed."""
+    """Text at `offset` of a draft. It replaces everything from there on."""
 
     key: DraftKey
     offset: int
@@ -38,15 +38,15 @@ class Draft(NamedTuple):
 
     @property
     def event(self) -> SessionEvent:
-        """What the log says of a message that nobody will finish."""
-        said = AgentMessage if self.key.kind is DeltaKind.MESSAGE else AgentThought
-        return said(message_id=self.key.message_id, text=self.text, partial=True)
+        """The partial message to log when nobody will finish it."""
+        event = AgentMessage if self.key.kind is DeltaKind.MESSAGE else AgentThought
+        return event(message_id=self.key.message_id, text=self.text, partial=True)
 
 
-def assemble(pieces: Iterable[DraftDelta]) -> tuple[Draft, ...]:
-    """The drafts that these pieces make, in the order in which they were begun."""
+def assemble_drafts(deltas: Iterable[DraftDelta]) -> tuple[Draft, ...]:
+    """Build the drafts from their deltas, ordered by their first delta."""
     texts: dict[DraftKey, str] = {}
-    for key, offset, text in pieces:
+    for key, offset, text in deltas:
         before = texts.get(key, "")
         if offset <= len(before):
             texts[key] = before[:offset] + text
@@ -54,101 +54,103 @@ def assemble(pieces: Iterable[DraftDelta]) -> tuple[Draft, ...]:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenDraft:
     size: int = 0
-    """Where the next fragment goes on."""
-    kept: int = 0
-    """Characters that count against the limit, replaced ones too: the journal has them."""
+    """The offset at which the next delta continues."""
+    counted: int = 0
+    """Characters that count against the limit, including replaced ones: the journal has those too."""
     stored: bool = False
-    """The journal has something of it, or is about to."""
-    new: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """What the journal has not got yet."""
+    """The journal has a part of it, or is about to get it."""
+    unsaved: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
 
 class Drafts:
-    def __init__(self, left: Sequence[Draft] = ()) -> None:
-        self._left = list(left)
-        """What an earlier life of the runner left."""
-        self._open: dict[DraftKey, _Open] = {}
-        self._finished: dict[DraftKey, None] = {}
-        self._kept = 0
+    """The open drafts of one session."""
 
-    def hear(self, deltas: Iterable[Delta]) -> None:
+    def __init__(self, stored: Sequence[Draft] = ()) -> None:
+        self._stored = list(stored)
+        """Drafts that the previous runner process left in the journal."""
+        self._open: dict[DraftKey, _OpenDraft] = {}
+        self._finished: dict[DraftKey, None] = {}
+        self._counted = 0
+
+    def add(self, deltas: Iterable[Delta]) -> None:
+        """Add streamed text. Output of tools is not drafted."""
         for delta in deltas:
             if delta.kind is not DeltaKind.TOOL_OUTPUT:
-                self._hear(DraftKey(delta.kind, delta.message_id), delta.offset, delta.text)
+                self._add(DraftKey(delta.kind, delta.message_id), delta.offset, delta.text)
 
-    def _hear(self, key: DraftKey, offset: int, text: str) -> None:
+    def _add(self, key: DraftKey, offset: int, text: str) -> None:
         draft = self._open.get(key)
         if draft is None:
-            if key in self._finished or len(self._open) >= _OPEN:
+            if key in self._finished or len(self._open) >= _MAX_OPEN:
                 return
-            draft = self._open[key] = _Open()
-        text = text[: _KEPT - self._kept]
-        # What comes after a gap is no part of the text so far: what did not fit ends the draft.
+            draft = self._open[key] = _OpenDraft()
+        text = text[: _MAX_CHARS - self._counted]
+        # A draft ends at its first gap, for example where text did not fit.
         if not text or offset > draft.size:
             return
-        draft.new.append((offset, text))
+        draft.unsaved.append((offset, text))
         draft.size = offset + len(text)
-        draft.kept += len(text)
-        self._kept += len(text)
+        draft.counted += len(text)
+        self._counted += len(text)
 
     @property
-    def unsaved(self) -> bool:
-        """There are pieces that the journal has not got."""
-        return any(draft.new for draft in self._open.values())
+    def has_unsaved(self) -> bool:
+        """There is text that the journal does not have."""
+        return any(draft.unsaved for draft in self._open.values())
 
-    def take(self) -> list[DraftDelta]:
-        """Those pieces, which the caller writes down now."""
-        taken: list[DraftDelta] = []
+    def pop_unsaved(self) -> list[DraftDelta]:
+        """Return the text that the journal does not have. The caller writes it to the journal."""
+        unsaved: list[DraftDelta] = []
         for key, draft in self._open.items():
-            if draft.new:
-                taken += _merged(key, draft.new)
-                draft.new = []
+            if draft.unsaved:
+                unsaved += _merge(key, draft.unsaved)
+                draft.unsaved = []
                 draft.stored = True
-        return taken
+        return unsaved
 
-    def note(self, event: SessionEvent) -> list[DraftKey]:
-        """`event` comes into the log: the drafts that the journal has to forget with it."""
+    def finish(self, event: SessionEvent) -> list[DraftKey]:
+        """Close the drafts that `event` replaces. Returns those that the journal must delete together with it."""
         match event:
             case AgentMessage():
                 return self._finish(DraftKey(DeltaKind.MESSAGE, event.message_id))
             case AgentThought():
                 return self._finish(DraftKey(DeltaKind.THOUGHT, event.message_id))
             case TurnEnd():
-                return self._forget_all()
+                return self._finish_all()
             case _:
                 return []
 
-    def left(self) -> list[SessionEvent]:
-        """What an earlier life left, as the log says it; once."""
-        return [draft.event for draft in self._left]
+    def stored_events(self) -> list[SessionEvent]:
+        """Return the drafts of the previous runner process as partial messages."""
+        return [draft.event for draft in self._stored]
 
     def _finish(self, key: DraftKey) -> list[DraftKey]:
         draft = self._open.pop(key, None)
         if draft is None:
             return []
-        self._kept -= draft.kept
+        self._counted -= draft.counted
         self._finished[key] = None
-        if len(self._finished) > _FINISHED:
+        if len(self._finished) > _MAX_FINISHED:
             del self._finished[next(iter(self._finished))]
         return [key] if draft.stored else []
 
-    def _forget_all(self) -> list[DraftKey]:
-        stored = [draft.key for draft in self._left]
+    def _finish_all(self) -> list[DraftKey]:
+        stored = [draft.key for draft in self._stored]
         stored += [key for key, draft in self._open.items() if draft.stored]
-        self._left.clear()
+        self._stored.clear()
         self._open.clear()
         self._finished.clear()
-        self._kept = 0
+        self._counted = 0
         return stored
 
 
-def _merged(key: DraftKey, pieces: list[tuple[int, str]]) -> list[DraftDelta]:
-    """Fragments that follow each other as one piece."""
+def _merge(key: DraftKey, deltas: list[tuple[int, str]]) -> list[DraftDelta]:
+    """Join deltas that continue each other."""
     merged: list[DraftDelta] = []
-    start, parts, end = pieces[0][0], list[str](), pieces[0][0]
-    for offset, text in pieces:
+    start, parts, end = deltas[0][0], list[str](), deltas[0][0]
+    for offset, text in deltas:
         if offset != end:
             merged.append(DraftDelta(key, start, "".join(parts)))
             start, parts = offset, []

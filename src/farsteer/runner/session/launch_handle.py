@@ -1,103 +1,124 @@
-"""One life of a session's agent, from the decision to start it until its process is reaped."""
+"""The runner's record of one launch, from the decision to start it until its process is gone."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
-from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
+from farsteer.agents.base import Adapter, DeltaEmitted, Exited, Launch, LaunchPlan, Output
 from farsteer.agents.process import posix
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
 from farsteer.runner.session.context import Limits
-from farsteer.runner.session.mailbox import LaunchStopped, Mailbox, Started
+from farsteer.runner.session.mailbox import LaunchFailed, LaunchStarted, LaunchStopped, Mailbox
+
+_MAX_HELD_OUTPUT = 1000
 
 _log = logging.getLogger(__name__)
 
 
 class LaunchHandle:
-    """Starting and stopping take time: they run as tasks here and report to the actor's mailbox."""
+    """Starts and stops one launch.
+
+    Both take time and run as tasks. They report to the mailbox: `LaunchStarted` or `LaunchFailed` after `start`,
+    `LaunchStopped` after `stop` of a launch that has started.
+    """
 
     def __init__(
-        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, limits: Limits, *, warm: bool = False
+        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, limits: Limits, *, prewarmed: bool = False
     ) -> None:
         self.plan = plan
+        self.generation = plan.generation
         self.launch: Launch | None = None
-        self.warm = warm
+        """None until the agent has started."""
+        self.prewarmed = prewarmed
         """Started in advance: no client knows of it yet."""
-        self.unheard: list[Output] = []
-        """What a warm agent has said; heard when it is needed."""
-        self.reason: str | None = None
-        """Why we end it; None while we do not."""
-        self.renews = False
-        """Another one is to follow it."""
-        self.blame = TurnEndReason.CANCELLED
-        """How a turn ends that is cut short by our ending it."""
+        self.held_output: list[Output] = []
+        """Output of a prewarmed agent, handled when a message needs the process."""
+        self.stop_reason: str | None = None
+        """Why the runner stops it. None while it does not."""
+        self.restart_after_stop = False
+        self.turn_end_reason = TurnEndReason.CANCELLED
+        """The end of a turn that is cut short because the runner stops the process."""
         self._adapter = adapter
         self._mailbox = mailbox
         self._limits = limits
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def generation(self) -> int:
-        return self.plan.generation
+    def is_ready(self) -> bool:
+        """The agent can accept a message."""
+        return self.launch is not None and self.stop_reason is None
 
-    @property
-    def ready(self) -> bool:
-        """The agent can take a message."""
-        return self.launch is not None and self.reason is None
+    def hold(self, outputs: Sequence[Output]) -> list[Output]:
+        """Hold back the output of a prewarmed agent, without deltas. Returns only its `Exited`, if there is one."""
+        self.held_output += (output for output in outputs if not isinstance(output, DeltaEmitted))
+        del self.held_output[:-_MAX_HELD_OUTPUT]
+        return [output for output in outputs if isinstance(output, Exited)]
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._task = asyncio.create_task(self._start(), name=f"start {self.plan.session_id}")
-        self._task.add_done_callback(self._begun)
+        self._task.add_done_callback(self._report_cancelled_start)
 
-    def started(self, launch: Launch) -> None:
+    def set_launch(self, launch: Launch) -> None:
+        """The agent has started. Stops it if that was asked for meanwhile."""
         self.launch = launch
-        if self.reason is not None:
-            self._stop(launch)
+        if self.stop_reason is not None:
+            self._stop_launch(launch)
 
-    def end(self, reason: str, *, renews: bool = False, blame: TurnEndReason | None = None) -> None:
-        """Begin to end it; the first reason counts."""
-        if self.reason is not None:
+    def stop(self, reason: str, *, restart: bool = False, turn_end: TurnEndReason | None = None) -> None:
+        """Begin to stop the launch. Only the first call counts.
+
+        Args:
+            reason: Why, as the log shows it.
+            restart: Start another process afterwards.
+            turn_end: How a running turn ends; cancelled by default.
+        """
+        if self.stop_reason is not None:
             return
-        self.reason = reason
-        self.renews = renews
-        self.blame = blame or self.blame
+        self.stop_reason = reason
+        self.restart_after_stop = restart
+        self.turn_end_reason = turn_end or self.turn_end_reason
         if self.launch is not None:
-            self._stop(self.launch)
+            self._stop_launch(self.launch)
         elif self._task is not None:
             self._task.cancel()
 
     async def _start(self) -> None:
         plan = self.plan
-        launch: Launch | None = None
-        error: FarsteerError | None = None
         try:
             launch = await self._adapter.start(plan, self._mailbox.sink(plan.generation))
         except asyncio.CancelledError:
-            error = AgentError("the start was called off")
-        except FarsteerError as failure:
-            error = failure
-        except Exception as failure:  # noqa: BLE001
-            _log.exception("session %s: the adapter failed to start", plan.session_id)
-            error = AgentError(f"the agent did not start: {failure}", code=ErrorCode.AGENT_START_FAILED)
-        self._mailbox.post(Started(plan.generation, launch, error))
+            self._report_failure(AgentError("the start was cancelled"))
+        except FarsteerError as error:
+            self._report_failure(error)
+        except Exception as error:  # noqa: BLE001
+            _log.exception("session %s: the adapter failed to start the agent", plan.session_id)
+            self._report_failure(
+                AgentError(f"the agent did not start: {error}", code=ErrorCode.AGENT_START_FAILED)
+            )
+        else:
+            self._mailbox.post(LaunchStarted(plan.generation, launch))
 
-    def _begun(self, task: asyncio.Task[None]) -> None:
-        """A task that is called off before its first step has said nothing, and somebody waits to hear of it."""
+    def _report_cancelled_start(self, task: asyncio.Task[None]) -> None:
+        """Report a task that was cancelled before its first step and could not report by itself."""
         if task.cancelled():
-            self._mailbox.post(Started(self.generation, None, AgentError("the start was called off")))
+            self._report_failure(AgentError("the start was cancelled"))
 
-    def _stop(self, launch: Launch) -> None:
-        self._task = asyncio.create_task(self._end(launch), name=f"stop {self.plan.session_id}")
+    def _report_failure(self, error: FarsteerError) -> None:
+        self._mailbox.post(LaunchFailed(self.generation, error))
 
-    async def _end(self, launch: Launch) -> None:
+    def _stop_launch(self, launch: Launch) -> None:
+        self._task = asyncio.create_task(self._stop(launch), name=f"stop {self.plan.session_id}")
+
+    async def _stop(self, launch: Launch) -> None:
         try:
             async with asyncio.timeout(self._limits.stop):
                 await launch.stop(self._limits.stop_grace)
         except TimeoutError:
-            _log.error("session %s: the agent does not stop; its processes are killed", self.plan.session_id)
+            _log.error("session %s: the agent does not stop; killing its processes", self.plan.session_id)
             posix.kill_marked(self.plan.environment.get(LAUNCH_VARIABLE, "").__eq__)
         except Exception:  # noqa: BLE001
             _log.exception("session %s: stopping the agent failed", self.plan.session_id)

@@ -1,13 +1,11 @@
-"""A session's process: started, warmed, renewed, recovered, ended. There is at most one."""
+"""The agent process of a session: started, prewarmed, restarted, recovered and stopped. There is at most one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from farsteer.agents import base
-from farsteer.agents.base import Adapter, Launch, LaunchPlan, Output
+from farsteer.agents.base import Adapter, Exited, Launch, LaunchPlan
 from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core import events as ev
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
@@ -17,14 +15,28 @@ from farsteer.core.launch import LaunchDecision, LaunchMode, LaunchRow, decide_l
 from farsteer.core.session import SessionSpec, SessionState, add_abandoned
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launch_handle import LaunchHandle
-from farsteer.runner.session.log import SessionLog
-from farsteer.runner.session.mailbox import Mailbox, Started, resolve
+from farsteer.runner.session.log import PrivateState, SessionLog
+from farsteer.runner.session.mailbox import (
+    AgentMail,
+    AgentOutput,
+    LaunchFailed,
+    LaunchStarted,
+    Mailbox,
+    resolve,
+)
+from farsteer.runner.session.output import OutputHandler
 from farsteer.runner.session.timers import PrewarmTimer, Timers
 
-_UNHEARD = 1000
+UNKNOWN_ANCHOR_NOTICE = "The agent does not know the place to rewind to; it still remembers what was removed."
 
 
 class Launcher:
+    """Keeps at most one process.
+
+    A process may be prewarmed: started before it is needed. It has a generation but no event in the log, and its output
+    is held back. When a message needs it, it is promoted: its start is logged and the held output handled.
+    """
+
     def __init__(
         self,
         spec: SessionSpec,
@@ -32,251 +44,280 @@ class Launcher:
         context: ActorContext,
         mailbox: Mailbox,
         timers: Timers,
-        hear: Callable[[Sequence[Output]], None],
+        output: OutputHandler,
     ) -> None:
-        self.life: LaunchHandle | None = None
+        self.current: LaunchHandle | None = None
+        """The process: starting, running or stopping, prewarmed or not. None if there is none."""
         self._spec = spec
         self._log = log
         self._context = context
         self._mailbox = mailbox
-        self._hear = hear
-        self._prewarm = PrewarmTimer(timers, context.limits.warm_delay)
+        self._output = output
+        self._prewarm = PrewarmTimer(timers, context.limits.prewarm_delay)
         self._outdated = False
-        """The process runs with an old configuration."""
+        """The process was started with an older configuration."""
         self._recovered: set[ErrorCode] = set()
-        """What has been set right since the last good start: a second time it is an error."""
-        self._waiting_ready: list[asyncio.Future[Any]] = []
-        self._waiting_stopped: list[asyncio.Future[Any]] = []
-
-    @property
-    def ready(self) -> bool:
-        """A process that clients know of can take a message."""
-        return self.life is not None and self.life.ready and not self.life.warm
+        """Errors that a changed launch row has been tried for since the last successful start."""
+        self._waiting_for_ready: list[asyncio.Future[Any]] = []
+        self._waiting_for_stop: list[asyncio.Future[Any]] = []
 
     @property
     def launch(self) -> Launch | None:
-        """Whom to talk to."""
-        return self.life.launch if self.life is not None and not self.life.warm else None
+        """The current launch, or None if no visible process is running. It may be stopping."""
+        return self.current.launch if self.current is not None and not self.current.prewarmed else None
 
     @property
-    def wanted(self) -> bool:
-        """There is no process, and somebody waits for one: the last was ending when they asked."""
-        return self.life is None and bool(self._waiting_ready)
+    def ready_launch(self) -> Launch | None:
+        """The current launch if it can accept a message, else None."""
+        current = self.current
+        return current.launch if current is not None and current.is_ready and not current.prewarmed else None
 
-    def when_ready(self, done: asyncio.Future[Any]) -> None:
-        self._waiting_ready.append(done)
+    @property
+    def is_requested(self) -> bool:
+        """A caller waits for a process and there is none: the last one was stopping when the caller asked."""
+        return self.current is None and bool(self._waiting_for_ready)
+
+    @property
+    def is_outdated(self) -> bool:
+        """The running process must be restarted before the next message."""
+        return self._outdated and self.current is not None and self.current.is_ready
 
     # -- starting
 
-    async def ensure(self) -> None:
-        """Begin a process, or let a warm one step forward. One that is ending is replaced when it is gone."""
+    async def start_and_notify(self, done: asyncio.Future[Any]) -> None:
+        """Make sure that a process runs, and resolve `done` when it can accept a message."""
+        self._waiting_for_ready.append(done)
+        await self.ensure_process()
+
+    async def ensure_process(self) -> None:
+        """Start a process, or promote a prewarmed one. One that is stopping is replaced when it is gone."""
         self._prewarm.disarm()
         self._prewarm.reset_failures()
-        if self.life is None:
-            await self._begin(warm=False)
-        elif self.life.warm and self.life.reason is None:
-            await self._step_forward(self.life)
+        if self.current is None:
+            await self._start(prewarmed=False)
+        elif self.current.prewarmed and self.current.stop_reason is None:
+            await self._promote(self.current)
 
-    async def warm(self) -> None:
-        """Begin a process that nobody sees, unless there is one or it keeps failing."""
-        if self.life is None and not self._prewarm.has_given_up:
+    async def prewarm(self) -> None:
+        """Start a process in advance, unless there is one or the last starts have failed."""
+        if self.current is None and not self._prewarm.has_given_up:
             self._prewarm.disarm()
-            await self._begin(warm=True)
+            await self._start(prewarmed=True)
 
-    async def quiet(self) -> None:
-        """Things have been quiet for a moment: renew what is outdated, or start what will be needed."""
-        if self.life is None:
-            await self.warm()
-        elif self._outdated and self.life.ready and self._log.state.turn_id is None:
-            self.renew()
-
-    def cool(self, generation: int) -> None:
-        """End a process that was started in advance and that nobody has needed."""
-        if self.life is not None and self.life.warm and self.life.generation == generation:
-            self.life.end("it was not needed")
-
-    def outdate(self) -> None:
-        """The configuration has changed in a way that needs a new process."""
-        if self.life is not None:
-            self._outdated = True
+    def schedule_prewarm(self) -> None:
+        """Prewarm a process after the prewarm delay."""
         self._prewarm.reset_failures()
         self._prewarm.arm()
 
-    @property
-    def outdated(self) -> bool:
-        return self._outdated and self.life is not None and self.life.ready
+    async def prewarm_or_restart(self) -> None:
+        """The prewarm delay is over: restart an outdated process, or prewarm one."""
+        if self.current is None:
+            await self.prewarm()
+        elif self._outdated and self.current.is_ready and self._log.state.turn_id is None:
+            self.restart()
 
-    def renew(self) -> None:
-        self.end("restart with the new configuration", renews=True)
+    def stop_unused(self, generation: int) -> None:
+        """Stop this launch if it is still a prewarmed one."""
+        if self.current is not None and self.current.prewarmed and self.current.generation == generation:
+            self.current.stop("the prewarmed process was not needed")
 
-    def settle(self) -> None:
-        """No turn runs: what waited for that may happen when things stay quiet."""
-        if self.outdated and not self._prewarm.is_armed:
+    def mark_outdated(self) -> None:
+        """The configuration has changed in a way that needs a new process. Debounces restart requests."""
+        if self.current is not None:
+            self._outdated = True
+        self.schedule_prewarm()
+
+    def schedule_restart(self) -> None:
+        """No turn is running: restart an outdated process after the prewarm delay."""
+        if self.is_outdated and not self._prewarm.is_armed:
             self._prewarm.arm()
 
-    def warm_soon(self) -> None:
-        self._prewarm.reset_failures()
-        self._prewarm.arm()
+    def restart(self) -> None:
+        self.stop("restart with the new configuration", restart=True)
 
-    async def _begin(self, *, warm: bool) -> None:
-        context, adapter = self._context, self._context.adapter
-        plan = make_plan(
-            self._spec, self._log.state, adapter, state_dir=context.state_dir,
-            environment=context.environment(adapter), startup=context.limits.startup, home=context.home,
-        )  # fmt: skip
+    async def _start(self, *, prewarmed: bool) -> None:
+        """Commit the new generation to the journal, then start the process."""
+        plan = make_plan(self._spec, self._log.state, self._context)
         self._outdated = False
-        self.life = LaunchHandle(adapter, plan, self._mailbox, context.limits, warm=warm)
-        if warm:
-            self._log.patch(generation=plan.generation)
-            self._prewarm.expire_after(plan.generation, context.limits.warm_keep)
+        self.current = LaunchHandle(
+            self._context.adapter, plan, self._mailbox, self._context.limits, prewarmed=prewarmed
+        )
+        if prewarmed:
+            self._log.update_private_state(generation=plan.generation)
+            self._prewarm.expire_after(plan.generation, self._context.limits.prewarm_keep)
         else:
-            self._announce(plan)
+            self._log_start(plan)
         await self._log.flush()
-        self.life.begin()
+        self.current.start()
 
-    def _announce(self, plan: LaunchPlan) -> None:
+    def _log_start(self, plan: LaunchPlan) -> None:
         resumed = plan.decision.start is LaunchMode.RESUME
         self._log.add(
             ev.LaunchStart(generation=plan.generation, resumed=resumed, native_id=plan.decision.native_id)
         )
         self._log.add(ev.StatusUpdate(status=SessionStatus.STARTING))
 
-    async def _step_forward(self, life: LaunchHandle) -> None:
-        life.warm = False
-        self._announce(life.plan)
-        if life.ready:
-            await self._arrived(life)
+    async def _promote(self, handle: LaunchHandle) -> None:
+        handle.prewarmed = False
+        self._log_start(handle.plan)
+        if handle.is_ready:
+            await self._mark_ready(handle)
 
-    async def started(self, mail: Started) -> FarsteerError | None:
-        """What a start came to. The error, if one failed that clients know of and that cannot be set right."""
-        life = self.life
-        if life is None or life.generation != mail.generation:
-            if mail.launch is not None:
-                await mail.launch.stop(self._context.limits.stop_grace)
-            return None
-        if mail.launch is None:
-            return await self._not_started(life, mail.error or AgentError("the agent did not start"))
-        life.started(mail.launch)
-        self._log.patch(left_behind=add_abandoned(self._log.state, mail.launch.native_id))
-        if life.ready and not life.warm:
-            await self._arrived(life)
-        return None
+    async def handle_started(self, mail: LaunchStarted) -> None:
+        handle = self.current
+        if handle is None or handle.generation != mail.generation:
+            await mail.launch.stop(self._context.limits.stop_grace)
+            return
+        handle.set_launch(mail.launch)
+        abandoned = add_abandoned(self._log.state, mail.launch.native_id)
+        self._log.update_private_state(left_behind=abandoned)
+        if handle.is_ready and not handle.prewarmed:
+            await self._mark_ready(handle)
 
-    async def _arrived(self, life: LaunchHandle) -> None:
-        assert life.launch is not None
+    async def _mark_ready(self, handle: LaunchHandle) -> None:
+        assert handle.launch is not None
         self._recovered.clear()
-        if life.launch.native_id not in (None, self._log.state.native_id):
-            self._log.patch(native_id=life.launch.native_id)
-        unheard, life.unheard = life.unheard, []
-        self._hear(unheard)
-        if self.life is not life:
+        if handle.launch.native_id not in (None, self._log.state.native_id):
+            self._log.update_private_state(native_id=handle.launch.native_id)
+        held, handle.held_output = handle.held_output, []
+        exited = self._output.handle(held, handle)
+        if exited is not None:
+            self._process_exited(handle, exited)
             return
         self._log.add(ev.StatusUpdate(status=SessionStatus.IDLE))
         await self._log.flush()
-        self._answer(self._waiting_ready, None)
+        _resolve_all(self._waiting_for_ready)
 
-    async def _not_started(self, life: LaunchHandle, error: FarsteerError) -> FarsteerError | None:
-        self.life = None
-        if life.warm:
-            if life.reason is None:
+    async def handle_failed(self, mail: LaunchFailed) -> FarsteerError | None:
+        """Returns the error if clients know of this start, nobody stopped it and it is not retried."""
+        handle, error = self.current, mail.error
+        if handle is None or handle.generation != mail.generation:
+            return None
+        self.current = None
+        if handle.prewarmed:
+            if handle.stop_reason is None:
                 self._prewarm.count_failure()
-            elif life.renews:
+            elif handle.restart_after_stop:
                 self._prewarm.arm()
-            self._answer(self._waiting_stopped, None)
+            _resolve_all(self._waiting_for_stop)
             return None
-        self._log.add(ev.LaunchEnd(generation=life.generation, reason=life.reason or error.message))
-        if life.reason is None and await self._set_right(life.plan, error):
+        self._log.add(ev.LaunchEnd(generation=handle.generation, reason=handle.stop_reason or error.message))
+        if handle.stop_reason is not None:
+            await self._log.flush()
+            _resolve_all(self._waiting_for_stop)
             return None
-        if life.reason is None:
-            self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
+        if await self._retry(handle.plan, error):
+            return None
+        self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
         await self._log.flush()
-        if life.reason is None:
-            self._answer(self._waiting_ready, error)
-        self._answer(self._waiting_stopped, None)
-        return error if life.reason is None else None
+        _resolve_all(self._waiting_for_ready, error)
+        _resolve_all(self._waiting_for_stop)
+        return error
 
-    async def _set_right(self, plan: LaunchPlan, error: FarsteerError) -> bool:
-        """The agent knows better than our row: change that and try again, once."""
+    async def _retry(self, plan: LaunchPlan, error: FarsteerError) -> bool:
+        """Correct the launch row and start again, once per error code, if the agent says that the row is wrong."""
         if error.code in self._recovered:
             return False
-        cure = find_recovery(error.code, plan, self._log.state, self._context.adapter)
-        if cure is None:
+        recovery = find_recovery(error.code, plan, self._log.state, self._context.adapter)
+        if recovery is None:
             return False
         self._recovered.add(error.code)
-        self._log.patch(**cure.changes)
-        if cure.notice is not None:
-            self._log.add(ev.Notice(text=cure.notice, level="warning", code=error.code))
-        await self._begin(warm=False)
+        self._log.update_private_state(**recovery.changes)
+        if recovery.notice is not None:
+            self._log.add(ev.Notice(text=recovery.notice, level="warning", code=error.code))
+        await self._start(prewarmed=False)
         return True
 
-    # -- hearing
+    # -- output
 
-    def keep(self, outputs: Sequence[Output]) -> bool:
-        """Put aside what a warm process says; True if it is warm."""
-        life = self.life
-        if life is None or not life.warm:
-            return False
-        life.unheard += (output for output in outputs if not isinstance(output, base.DeltaEmitted))
-        del life.unheard[:-_UNHEARD]
-        return True
+    def receive(self, mail: AgentMail) -> None:
+        """Handle mail of the current launch. Mail of an earlier one is dropped."""
+        handle = self.current
+        if handle is None or handle.generation != mail.generation:
+            return
+        if isinstance(mail, AgentOutput):
+            outputs = handle.hold(mail.outputs) if handle.prewarmed else mail.outputs
+        else:
+            outputs = (Exited(exit_code=None, reason="stopped"),)
+        exited = self._output.handle(outputs, handle)
+        if exited is not None:
+            self._process_exited(handle, exited)
 
-    # -- ending
+    # -- stopping
 
-    def end(self, reason: str, *, renews: bool = False, blame: TurnEndReason | None = None) -> None:
-        if self.life is not None:
-            self.life.end(reason, renews=renews, blame=blame)
+    def stop(self, reason: str, *, restart: bool = False, turn_end: TurnEndReason | None = None) -> None:
+        """Begin to stop the process, if there is one; see `LaunchHandle.stop`."""
+        if self.current is not None:
+            self.current.stop(reason, restart=restart, turn_end=turn_end)
 
-    def stop(self, reason: str, done: asyncio.Future[Any]) -> bool:
-        """End the process; True if `done` is answered when it is gone."""
+    def stop_and_notify(self, reason: str, done: asyncio.Future[Any]) -> bool:
+        """Stop the process and start no other one.
+
+        Returns True if `done` will be resolved when the process is gone, False if there is none.
+        """
         self._prewarm.disarm()
-        if self.life is None:
+        if self.current is None:
             return False
-        self._answer(self._waiting_ready, AgentError(reason, code=ErrorCode.AGENT_DIED))
-        self._waiting_stopped.append(done)
-        self.life.end(reason)
-        # It may have been ending already, for another to follow.
-        self.life.renews = False
+        _resolve_all(self._waiting_for_ready, AgentError(reason, code=ErrorCode.AGENT_DIED))
+        self._waiting_for_stop.append(done)
+        self.current.stop(reason)
+        # It may have been stopping already, to be restarted.
+        self.current.restart_after_stop = False
         return True
 
-    def exited(self, output: base.Exited) -> None:
-        """The process is gone; whatever belonged to its turn has been written."""
-        life = self.life
-        assert life is not None
-        self.life = None
-        if not life.warm:
+    def _process_exited(self, handle: LaunchHandle, exited: Exited) -> None:
+        """The process is gone, and its turn has ended."""
+        self.current = None
+        if not handle.prewarmed:
             self._log.add(
                 ev.LaunchEnd(
-                    generation=life.generation, reason=life.reason or output.reason, exit_code=output.exit_code,
-                    stderr=output.stderr if life.reason is None else None,
+                    generation=handle.generation, reason=handle.stop_reason or exited.reason,
+                    exit_code=exited.exit_code, stderr=exited.stderr if handle.stop_reason is None else None,
                 )
             )  # fmt: skip
-        if life.renews:
+        if handle.restart_after_stop:
             self._prewarm.arm()
-        elif life.reason is None and life.warm:
+        elif handle.stop_reason is None and handle.prewarmed:
             self._prewarm.count_failure()
-        elif life.reason is None:
-            self.warm_soon()
-        if life.reason is None:
-            self._answer(self._waiting_ready, AgentError(output.reason, code=ErrorCode.AGENT_DIED))
-        self._answer(self._waiting_stopped, None)
+        elif handle.stop_reason is None:
+            self.schedule_prewarm()
+        if handle.stop_reason is None:
+            _resolve_all(self._waiting_for_ready, AgentError(exited.reason, code=ErrorCode.AGENT_DIED))
+        _resolve_all(self._waiting_for_stop)
 
     def close(self) -> None:
-        self._answer(self._waiting_ready, Conflict("this session is closing"))
-
-    def _answer(self, waiting: list[asyncio.Future[Any]], error: FarsteerError | None) -> None:
-        for done in waiting:
-            resolve(done, error)
-        waiting.clear()
+        """Answer whoever still waits for a process."""
+        _resolve_all(self._waiting_for_ready, Conflict("this session is closing"))
 
 
-PLACE_UNKNOWN = "The agent does not know the place to go back to; it still remembers what was removed."
+def _resolve_all(waiting: list[asyncio.Future[Any]], error: FarsteerError | None = None) -> None:
+    for done in waiting:
+        resolve(done, error)
+    waiting.clear()
 
 
 class Recovery(NamedTuple):
-    """How the stored row is set right, and what a person is told."""
+    """A correction of the launch row, and what people are told about it."""
 
-    changes: dict[str, Any]
+    changes: PrivateState
     notice: str | None = None
+
+
+def make_plan(spec: SessionSpec, state: SessionState, context: ActorContext) -> LaunchPlan:
+    """Plan the next launch. Create or resume is decided by `core.launch.decide_launch`."""
+    decision = _decide(state, context.adapter, context.state_dir)
+    fork_of = state.fork_of if decision.start is LaunchMode.CREATE else None
+    has_history = fork_of is not None or decision.start is LaunchMode.RESUME
+    generation = state.generation + 1
+    mark = LaunchMark(context.home_id, generation, state.id)
+    return LaunchPlan(
+        session_id=state.id, directory=state.directory, generation=generation, decision=decision,
+        permission_mode=state.permission_mode, model=state.model, effort=state.effort,
+        options=spec.options, environment={**context.environment(), LAUNCH_VARIABLE: str(mark)},
+        state_dir=context.state_dir, startup_timeout=context.limits.startup, fork_of=fork_of,
+        cut_at=state.cut_at if has_history else None, mcp_servers=spec.mcp_servers,
+        additional_directories=spec.additional_directories,
+    )  # fmt: skip
 
 
 def _decide(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDecision:
@@ -292,46 +333,25 @@ def _decide(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDeci
     )
 
 
-def make_plan(
-    spec: SessionSpec, state: SessionState, adapter: Adapter, *, state_dir: str, environment: dict[str, str],
-    startup: float, home: str,
-) -> LaunchPlan:  # fmt: skip
-    decided = _decide(state, adapter, state_dir)
-    fork_of = state.fork_of if decided.start is LaunchMode.CREATE else None
-    cuts = fork_of is not None or decided.start is LaunchMode.RESUME
-    generation = state.generation + 1
-    environment = {**environment, LAUNCH_VARIABLE: str(LaunchMark(home, generation, state.id))}
-    return LaunchPlan(
-        session_id=state.id, directory=state.directory, generation=generation, decision=decided,
-        permission_mode=state.permission_mode, model=state.model, effort=state.effort,
-        options=spec.options, environment=environment, state_dir=state_dir, startup_timeout=startup,
-        fork_of=fork_of, cut_at=state.cut_at if cuts else None, mcp_servers=spec.mcp_servers,
-        additional_directories=spec.additional_directories,
-    )  # fmt: skip
-
-
 def find_recovery(
     code: ErrorCode, used: LaunchPlan, state: SessionState, adapter: Adapter
 ) -> Recovery | None:
-    """What to change before the one retry; None if another try would end the same way.
+    """Return what to change before the one retry, or None if another attempt would fail in the same way.
 
-    None of these makes a new session, and none touches the visible history.
+    No recovery creates a new session or changes the visible history.
     """
     forks = used.fork_of is not None
     match code:
         case ErrorCode.ANCHOR_UNKNOWN if used.cut_at is not None:
-            return Recovery(
-                {"cut_at": None},
-                PLACE_UNKNOWN,
-            )
+            return Recovery({"cut_at": None}, UNKNOWN_ANCHOR_NOTICE)
         case ErrorCode.CONVERSATION_IN_USE if used.decision.start is LaunchMode.CREATE:
             known = used.decision.native_id or state.native_id
             return Recovery({"native_id": known, "registered": True, "fork_of": None}) if known else None
         case ErrorCode.CONVERSATION_MISSING if forks or used.decision.start is LaunchMode.RESUME:
             kept = state.native_id if adapter.capabilities.caller_chosen_id else None
-            changes = {"registered": False, "native_id": kept, "fork_of": None, "cut_at": None}
             return Recovery(
-                changes, "The agent no longer has this conversation; it goes on without remembering it."
+                {"registered": False, "native_id": kept, "fork_of": None, "cut_at": None},
+                "The agent no longer has this conversation; it continues without remembering it.",
             )
         case _:
             return None

@@ -7,8 +7,7 @@ import logging
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypedDict, Unpack
 
 import msgspec
 
@@ -19,79 +18,99 @@ from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
 from farsteer.core.wire import encode
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.journal import Journal, Payloads
-from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts
+from farsteer.runner.journal import Journal, JournalBatch, Payloads
+from farsteer.runner.session.drafts import Draft, DraftDelta, Drafts
 
-_KEEP_SETTLED = 500
+_KEPT_FINISHED_ITEMS = 500
 _MAX_UNSAVED = 200
-_LARGE = 64 * 1024
-CONFIRMED_WITHIN = 0.05
-"""Seconds; plain output that the hub has not confirmed by then goes into the journal."""
+_LARGE_ENTRY = 64 * 1024
+CONFIRM_SECONDS = 0.05
+"""Plain output that the hub has not confirmed within this time is written to the journal."""
 _DRAFT_DELAY = 0.25
-"""Seconds; a message that is finished by then never costs a write of its own."""
-_DRAFT_PAUSE = 1.0
-"""Seconds between two writes that only a streaming message causes: what the death of a runner may cost of it."""
-_log = logging.getLogger(__name__)
+"""Seconds before a draft is written. A message that is finished earlier costs no write of its own."""
+_DRAFT_INTERVAL = 1.0
+"""Seconds between two writes that only drafts cause: the most text that the death of a runner may lose."""
+_logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Where committed events go: the link."""
+    """Where committed entries and live deltas go: the outbox of the link."""
 
-    def publish(self, state: SessionState, items: Sequence[EncodedEntry], *, changed: bool) -> None: ...
+    def publish(
+        self, state: SessionState, entries: Sequence[EncodedEntry], *, state_changed: bool
+    ) -> None: ...
 
-    def fragments(self, session: str, deltas: list[ev.Delta]) -> None: ...
+    def publish_deltas(self, session: str, deltas: list[ev.Delta]) -> None: ...
 
 
-@dataclass(slots=True)
-class _Due:
-    """What is to be written down in one commit."""
+class PrivateState(TypedDict, total=False):
+    """The fields of `SessionState` that the runner changes without an event.
 
-    items: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
-    settled: list[str] = field(default_factory=list[str])
-    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
-    finished: list[DraftKey] = field(default_factory=list[DraftKey])
+    Together they say which of the agent's conversations the next launch continues, and how. Changes come from the
+    adapter and the launcher, and most of them concern nobody else: a prewarmed process uses up a generation and may
+    rename the conversation although no client ever sees it. An event for each would be noise in every client's log.
 
-    def take_over(self, new: _Due) -> None:
-        self.items += new.items
-        self.settled += new.settled
-        self.payloads |= new.payloads
-        self.finished += new.finished
+    Some events set them too (`LaunchStart`, `Rewound`, a delivered `QueueUpdate`); no event depends on them. All other
+    fields are derived from the log by `core.session.apply`, and from nothing else. A change is committed by the next
+    flush like any other change of the state, and reaches the hub with the state.
+    """
+
+    native_id: str | None
+    """The agent reported another id than the one it was given, or confirmed it."""
+    registered: bool
+    """The agent confirmed that it keeps the conversation, or reported that it has none."""
+    generation: int
+    """A prewarmed process was started."""
+    fork_of: str | None
+    """None when the forked conversation exists."""
+    cut_at: str | None
+    """None when the agent does not know the anchor, or has a fork of its own that ends there."""
+    left_behind: tuple[str, ...]
+    """The agent went on under another id."""
+
+
+_PRIVATE_FIELDS = frozenset(PrivateState.__annotations__)
 
 
 class SessionLog:
-    """The one writer of one session's log."""
+    """The only writer of a session's log.
+
+    `add` appends an event in memory; `flush` commits and publishes what was added. An entry is first in `_added`, then
+    flushed and in `_unsaved`, then in the journal until the hub confirms it.
+    """
 
     def __init__(
         self,
         state: SessionState,
         journal: Journal,
         publisher: Publisher,
-        settled: Iterable[str] = (),
+        finished_items: Iterable[str] = (),
         payloads: Payloads | None = None,
         drafts: Sequence[Draft] = (),
     ) -> None:
         self.state = state
+        """The state after everything that was added."""
         self._journal = journal
         self._publisher = publisher
-        self._pending = _Due()
-        """Added, and not yet flushed."""
-        self._due = _Due()
-        """Flushed, and not in the journal: plain output waits here for the hub to confirm it."""
-        self._settled = OrderedDict.fromkeys(settled)
+        self._added = JournalBatch()
+        self._unsaved = JournalBatch()
+        self._finished_items = OrderedDict.fromkeys(finished_items)
         self._payloads: Payloads = dict(payloads or {})
         self._drafts = Drafts(drafts)
-        self._drafted_at = 0.0
-        self._drafting: asyncio.TimerHandle | None = None
+        self._drafts_saved_at = 0.0
+        self._draft_timer: asyncio.TimerHandle | None = None
         self._draft_task: asyncio.Future[None] | None = None
-        self._committed = state
-        self._shown = _essence(state)
-        self._saves = asyncio.Lock()
-        self._saving: asyncio.TimerHandle | None = None
-        self._unconfirmed_since = 0.0
+        self._flushed_state = state
+        self._published_state = _without_position(state)
+        self._save_lock = asyncio.Lock()
+        self._save_timer: asyncio.TimerHandle | None = None
         self._save_task: asyncio.Future[None] | None = None
+        self._unconfirmed_since = 0.0
+
+    # -- events
 
     def add(self, event: SessionEvent, *, local_id: str | None = None) -> None:
-        """Take `event` into the log; it counts from the next `flush`."""
+        """Append `event`. It is committed and published by the next `flush`."""
         seq = self.state.seq + 1
         entry = Entry(
             id=f"{self.state.id}:{seq}",
@@ -103,150 +122,162 @@ class SessionLog:
         )
         self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
         kind = type(event).__struct_config__.tag
-        self._pending.items.append(EncodedEntry(seq, str(kind), msgspec.Raw(encode(entry))))
-        self._pending.finished += self._drafts.note(event)
+        self._added.entries.append(EncodedEntry(seq, str(kind), msgspec.Raw(encode(entry))))
+        self._added.finished_drafts += self._drafts.finish(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
-            self._settled[event.item_id] = None
-            self._pending.settled.append(event.item_id)
+            self._finished_items[event.item_id] = None
+            self._added.finished_items.append(event.item_id)
             self._payloads.pop(event.item_id, None)
-            if len(self._settled) > _KEEP_SETTLED:
-                self._settled.popitem(last=False)
+            if len(self._finished_items) > _KEPT_FINISHED_ITEMS:
+                self._finished_items.popitem(last=False)
 
     def enqueue(self, item: QueueItem) -> None:
-        """Queue `item` unless it is known. What is attached to it is kept aside: the log has names and sizes only."""
-        if self.knows(item.id):
+        """Queue `item` unless it is known. The log has only names and sizes of its attachments, not their data."""
+        if self.is_known_item(item.id):
             return
         self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=without_data(item)))
         if item.attachments:
-            self._payloads[item.id] = self._pending.payloads[item.id] = item.attachments
+            self._payloads[item.id] = self._added.payloads[item.id] = item.attachments
+
+    def is_known_item(self, item_id: str) -> bool:
+        """Return whether this item is in the queue or has its outcome."""
+        return item_id in self._finished_items or any(item.id == item_id for item in self.state.queue)
 
     def attachments(self, item: QueueItem) -> tuple[Attachment, ...]:
-        """What is attached to a waiting item, with its data."""
+        """Return the attachments of a waiting item with their data."""
         return self._payloads.get(item.id, item.attachments)
 
-    def patch(self, **changes: object) -> None:
-        """Change what is no event: the native id's registration, the worktree."""
+    # -- state that no event carries
+
+    def update_private_state(self, **changes: Unpack[PrivateState]) -> None:
+        """Change fields of the state without an event. Raises TypeError for a field that is not in `PrivateState`."""
+        derived = changes.keys() - _PRIVATE_FIELDS
+        if derived:
+            raise TypeError(f"only events change {', '.join(sorted(derived))}")
         self.state = msgspec.structs.replace(self.state, **changes)
 
-    def knows(self, item_id: str) -> bool:
-        """This item is in the queue or has had its outcome."""
-        return item_id in self._settled or any(item.id == item_id for item in self.state.queue)
+    def catch_up(self, acked: int) -> None:
+        """Continue the numbering after `acked`, the last entry that the hub holds.
 
-    def catch_up(self, held: int) -> None:
-        """The hub has more of this log than our journal: what it had confirmed and we had not written down yet.
-
-        That was plain output, which changes nothing but the numbers (`flush`).
+        After a crash the hub may hold entries that the journal does not have: plain output, which `flush` publishes
+        before it is saved. Those entries changed nothing but the number.
         """
-        if held > self.state.seq:
-            self.patch(seq=held)
+        if acked > self.state.seq:
+            self.state = msgspec.structs.replace(self.state, seq=acked)
+
+    # -- committing
 
     async def flush(self) -> None:
-        """Publish what was added. Nothing is shown to a client that is not on the hub's disk.
+        """Commit and publish what was added.
 
-        Whatever decides what we do next is on our own disk before anybody hears of it. What only an agent said goes up
-        at once, and is written down here if the hub does not confirm it soon; but a message of which the journal has a
-        draft takes the draft's place first, or a crash would leave us with both.
+        Whatever changes the session's state is in the journal before it is published, because it decides what the
+        runner does next. Plain output is published at once and written to the journal only if the hub does not confirm
+        it within CONFIRM_SECONDS. A finished message whose draft is in the journal is committed first as well: it
+        replaces the draft in the same commit, so that a crash leaves one of the two.
         """
-        if self.state is self._committed:
+        if self.state is self._flushed_state:
             return
-        state, new = self.state, self._pending
-        self._pending = _Due()
-        self._committed = state
-        essence = _essence(state)
-        changed = essence != self._shown
-        self._shown = essence
-        if not self._due.items:
+        state, new = self.state, self._added
+        self._added = JournalBatch()
+        self._flushed_state = state
+        comparable = _without_position(state)
+        state_changed = comparable != self._published_state
+        self._published_state = comparable
+        if not self._unsaved.entries:
             self._unconfirmed_since = asyncio.get_running_loop().time()
-        self._due.take_over(new)
-        if changed or new.finished:
+        self._unsaved.extend(new)
+        if state_changed or new.finished_drafts:
             await self._save()
-        self._publisher.publish(state, new.items, changed=changed)
-        if len(self._due.items) > _MAX_UNSAVED or any(len(item.body) > _LARGE for item in new.items):
+        self._publisher.publish(state, new.entries, state_changed=state_changed)
+        if len(self._unsaved.entries) > _MAX_UNSAVED or any(
+            len(entry.body) > _LARGE_ENTRY for entry in new.entries
+        ):
             await self.save()
-        elif self._due.items and self._saving is None:
-            self._save_within(CONFIRMED_WITHIN)
+        elif self._unsaved.entries and self._save_timer is None:
+            self._start_save_timer(CONFIRM_SECONDS)
 
-    def confirmed(self, seq: int) -> None:
-        """The hub has everything up to `seq` on its disk."""
-        self._due.items = [item for item in self._due.items if item.seq > seq]
+    def confirm(self, seq: int) -> None:
+        """The hub has committed everything up to `seq`: it need not be written to the journal."""
+        self._unsaved.entries = [entry for entry in self._unsaved.entries if entry.seq > seq]
 
     async def save(self) -> None:
-        """Write down what the hub has not confirmed."""
-        if self._due.items:
+        """Write flushed entries that the hub has not confirmed to the journal."""
+        if self._unsaved.entries:
             await self._save()
 
     async def close(self) -> None:
-        for timer in (self._saving, self._drafting):
+        for timer in (self._save_timer, self._draft_timer):
             if timer is not None:
                 timer.cancel()
         await self.flush()
         await self._save()
 
-    def _save_within(self, seconds: float) -> None:
-        self._saving = asyncio.get_running_loop().call_later(seconds, self._overdue)
+    def _start_save_timer(self, seconds: float) -> None:
+        self._save_timer = asyncio.get_running_loop().call_later(seconds, self._save_if_unconfirmed)
 
-    def _overdue(self) -> None:
-        """One timer for a stream of messages: it looks for the oldest that the hub has not confirmed."""
-        self._saving = None
-        if self._due.items:
-            left = self._unconfirmed_since + CONFIRMED_WITHIN - asyncio.get_running_loop().time()
+    def _save_if_unconfirmed(self) -> None:
+        """Save if the oldest unconfirmed entry is old enough. One timer serves a whole stream of entries."""
+        self._save_timer = None
+        if self._unsaved.entries:
+            left = self._unconfirmed_since + CONFIRM_SECONDS - asyncio.get_running_loop().time()
             if left > 0:
-                self._save_within(left)
+                self._start_save_timer(left)
             else:
                 self._save_task = asyncio.ensure_future(self.save())
 
     async def _save(self) -> None:
-        """One at a time, and each takes all there is: what belongs together is never written apart."""
-        async with self._saves:
-            due, self._due = self._due, _Due()
-            drafts = self._drafts.take()
-            if drafts:
-                self._drafted_at = asyncio.get_running_loop().time()
-            await self._commit(self._committed, due, drafts)
+        """Commit everything unsaved. One commit at a time, so that a state is never older than its entries."""
+        async with self._save_lock:
+            batch, self._unsaved = self._unsaved, JournalBatch()
+            draft_deltas = self._drafts.pop_unsaved()
+            if draft_deltas:
+                self._drafts_saved_at = asyncio.get_running_loop().time()
+            await self._commit(self._flushed_state, batch, draft_deltas)
 
-    async def _commit(self, state: SessionState, due: _Due, drafts: Sequence[DraftDelta]) -> None:
-        """A full or failing disk holds the session up until it is mended; it loses nothing."""
+    async def _commit(
+        self, state: SessionState, batch: JournalBatch, draft_deltas: Sequence[DraftDelta]
+    ) -> None:
+        """Write to the journal. A full or failing disk delays the session until it works again; nothing is lost."""
         delay = 0.1
         while True:
             try:
-                return await self._journal.append(
-                    state, due.items, due.settled, due.payloads, drafts, due.finished
-                )
+                return await self._journal.append(state, batch, draft_deltas)
             except sqlite3.Error:
-                _log.exception(
-                    "session %s: the journal cannot be written; trying again in %.1f s", state.id, delay
+                _logger.exception(
+                    "session %s: cannot write to the journal; trying again in %.1f s", state.id, delay
                 )
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 10.0)
 
-    # -- what is not finished
+    # -- deltas and drafts
 
-    def stream(self, deltas: list[ev.Delta]) -> None:
+    def publish_deltas(self, deltas: list[ev.Delta]) -> None:
+        """Publish live deltas at once. Within a turn their text is also kept as a draft."""
         after = self.state.seq
         placed = [msgspec.structs.replace(delta, after=after) for delta in deltas]
-        self._publisher.fragments(self.state.id, placed)
+        self._publisher.publish_deltas(self.state.id, placed)
         if self.state.turn_id is not None:
-            self._drafts.hear(deltas)
-            if self._drafting is None and self._drafts.unsaved:
+            self._drafts.add(deltas)
+            if self._draft_timer is None and self._drafts.has_unsaved:
                 loop = asyncio.get_running_loop()
-                due = max(loop.time() + _DRAFT_DELAY, self._drafted_at + _DRAFT_PAUSE)
-                self._drafting = loop.call_at(due, self._draft_overdue)
+                due = max(loop.time() + _DRAFT_DELAY, self._drafts_saved_at + _DRAFT_INTERVAL)
+                self._draft_timer = loop.call_at(due, self._save_drafts_in_background)
 
-    def _draft_overdue(self) -> None:
-        self._drafting = None
-        if self._drafts.unsaved:
+    def _save_drafts_in_background(self) -> None:
+        self._draft_timer = None
+        if self._drafts.has_unsaved:
             self._draft_task = asyncio.ensure_future(self._save_drafts())
 
     async def _save_drafts(self) -> None:
-        if self._drafts.unsaved:
+        if self._drafts.has_unsaved:
             await self._save()
 
-    def add_left_drafts(self) -> None:
-        """Say what an earlier life of the runner heard of messages that nobody will finish."""
-        for event in self._drafts.left():
+    def add_stored_drafts(self) -> None:
+        """Log the drafts that the previous runner process left as partial messages."""
+        for event in self._drafts.stored_events():
             self.add(event)
 
 
-def _essence(state: SessionState) -> SessionState:
-    """What a session list shows; a message alone does not change it."""
+def _without_position(state: SessionState) -> SessionState:
+    """The part of the state that a message alone does not change."""
     return msgspec.structs.replace(state, seq=0, last_message=None)

@@ -1,4 +1,4 @@
-"""What reaches a session's actor: one ordered mailbox, bounded where an agent could flood it."""
+"""Everything that reaches a session's actor, and the ordered mailbox through which it does."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
 from farsteer.core.queue import Delivery
 
-_OUTPUT_BATCHES = 16
+_MAX_OUTPUT_BATCHES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A command; `done` gets its end."""
+    """A command of the hub. `done` gets its result or its error."""
 
     command: Command
     done: asyncio.Future[Any]
@@ -30,22 +30,31 @@ class CommandRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentOutput:
-    """What the agent of one launch said."""
+    """A batch of output of one launch."""
 
     generation: int
     outputs: Sequence[Output]
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class LaunchStarted:
+    """`Adapter.start` has returned."""
+
     generation: int
-    launch: Launch | None
-    error: FarsteerError | None = None
+    launch: Launch
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """`Adapter.start` has raised or was cancelled."""
+
+    generation: int
+    error: FarsteerError
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchStopped:
-    """`Launch.stop` has returned."""
+    """`Launch.stop` has returned, raised or timed out."""
 
     generation: int
 
@@ -57,24 +66,26 @@ class ApprovalExpired:
 
 @dataclass(frozen=True, slots=True)
 class InterruptOverdue:
+    """The agent accepted an interrupt and has not ended the turn in time."""
+
     turn_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SilenceCheckDue:
-    """Nothing was heard in this turn for as long as is allowed, at most."""
+    """The turn may have been silent for too long."""
 
     turn_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PrewarmDue:
-    """Things have been quiet for a moment."""
+    """The prewarm delay is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrewarmExpired:
-    """A process that was started in advance has waited for long enough."""
+    """A prewarmed process has waited for a message long enough."""
 
     generation: int
 
@@ -85,96 +96,91 @@ class Shutdown:
 
 
 AgentMail = AgentOutput | LaunchStopped
-"""What comes from an agent: in its own lane, in order."""
+"""Mail from the agent, kept in its own queue."""
 ControlMail = (
-    CommandRequest
-    | Started
-    | ApprovalExpired
-    | InterruptOverdue
-    | SilenceCheckDue
-    | PrewarmDue
-    | PrewarmExpired
-    | Shutdown
-)
-"""What anybody else wants."""
+    CommandRequest | LaunchStarted | LaunchFailed | ApprovalExpired | InterruptOverdue | SilenceCheckDue | PrewarmDue
+    | PrewarmExpired | Shutdown
+)  # fmt: skip
+"""Mail from anyone else: commands, timers and the launch."""
 Mail = AgentMail | ControlMail
 
 
 class Mailbox:
-    """Two lanes, taken in turn, so that a flooding agent cannot keep a command waiting.
+    """Two ordered queues, one for the agent's mail and one for the rest.
 
-    The agent's lane is bounded: its launch waits while the actor has enough to do. While the actor itself waits for the
-    agent (`heard` beside a call), it goes on emptying that lane; an agent that must be heard before it can answer is
-    heard.
+    `receive` alternates between them, so that an agent with much output cannot delay a command. The agent's queue is
+    bounded: `Sink.put` waits while it is full. While the actor waits for a call to the agent it goes on emptying that
+    queue (`AgentCalls`), because an agent may have to write output before it can answer.
     """
 
     def __init__(self) -> None:
-        self._said: deque[AgentMail] = deque()
-        self._orders: deque[ControlMail] = deque()
-        self._room = asyncio.Semaphore(_OUTPUT_BATCHES)
-        self._news = asyncio.Event()
-        self._order_next = False
+        self._agent_mail: deque[AgentMail] = deque()
+        self._control_mail: deque[ControlMail] = deque()
+        self._room = asyncio.Semaphore(_MAX_OUTPUT_BATCHES)
+        self._posted = asyncio.Event()
+        self._control_first = False
 
     def post(self, mail: Mail) -> None:
         if isinstance(mail, AgentOutput | LaunchStopped):
-            self._said.append(mail)
+            self._agent_mail.append(mail)
         else:
-            self._orders.append(mail)
-        self._news.set()
+            self._control_mail.append(mail)
+        self._posted.set()
 
-    async def take(self) -> Mail:
-        while not self._said and not self._orders:
+    async def receive(self) -> Mail:
+        """Wait for the next mail and remove it."""
+        while not self._agent_mail and not self._control_mail:
             await self._wait()
-        self._order_next = not self._order_next
-        if self._orders and (self._order_next or not self._said):
-            return self._orders.popleft()
-        return self.next_said()
-
-    async def heard(self) -> None:
-        """Wait until there is something in the agent's lane."""
-        while not self._said:
-            await self._wait()
-
-    async def pressing(self) -> ControlMail:
-        """Wait for an order that wants the turn or the process to end; it stays where it is."""
-        while True:
-            for order in self._orders:
-                if _presses(order):
-                    return order
-            await self._wait()
-
-    def withdraw(self, order: ControlMail) -> None:
-        self._orders.remove(order)
+        self._control_first = not self._control_first
+        if self._control_mail and (self._control_first or not self._agent_mail):
+            return self._control_mail.popleft()
+        return self.next_agent_mail()
 
     @property
-    def hears(self) -> bool:
-        """There is something in the agent's lane."""
-        return bool(self._said)
+    def has_agent_mail(self) -> bool:
+        return bool(self._agent_mail)
 
-    def next_said(self) -> AgentMail:
-        mail = self._said.popleft()
+    async def wait_for_agent_mail(self) -> None:
+        while not self._agent_mail:
+            await self._wait()
+
+    def next_agent_mail(self) -> AgentMail:
+        """Remove and return the agent's oldest mail. Raises IndexError if there is none."""
+        mail = self._agent_mail.popleft()
         if isinstance(mail, AgentOutput):
             self._room.release()
         return mail
 
-    def rest(self) -> list[Mail]:
-        """What is left when the actor ends."""
-        left: list[Mail] = [*self._orders]
-        self._orders.clear()
-        while self._said:
-            left.append(self.next_said())
+    async def wait_for_urgent(self) -> ControlMail:
+        """Wait for mail that asks for the end of the turn or of the process. It stays in the mailbox."""
+        while True:
+            for mail in self._control_mail:
+                if _is_urgent(mail):
+                    return mail
+            await self._wait()
+
+    def withdraw(self, mail: ControlMail) -> None:
+        """Remove `mail` unread."""
+        self._control_mail.remove(mail)
+
+    def drain(self) -> list[Mail]:
+        """Remove and return everything that is left."""
+        left: list[Mail] = [*self._control_mail]
+        self._control_mail.clear()
+        while self._agent_mail:
+            left.append(self.next_agent_mail())
         return left
 
     def sink(self, generation: int) -> MailboxSink:
         return MailboxSink(self, generation, self._room)
 
     async def _wait(self) -> None:
-        self._news.clear()
-        await self._news.wait()
+        self._posted.clear()
+        await self._posted.wait()
 
 
 class MailboxSink:
-    """What a launch writes to; it waits while the actor has enough to do."""
+    """The `Sink` of one launch. `put` waits while the mailbox is full."""
 
     def __init__(self, mailbox: Mailbox, generation: int, room: asyncio.Semaphore) -> None:
         self._mailbox = mailbox
@@ -186,10 +192,10 @@ class MailboxSink:
         self._mailbox.post(AgentOutput(self._generation, outputs))
 
 
-def _presses(order: ControlMail) -> bool:
-    if isinstance(order, Shutdown):
+def _is_urgent(mail: ControlMail) -> bool:
+    if isinstance(mail, Shutdown):
         return True
-    match order.command if isinstance(order, CommandRequest) else None:
+    match mail.command if isinstance(mail, CommandRequest) else None:
         case commands.Abort() | commands.Stop() | commands.Delete() | commands.SendNow() | commands.Rewind():
             return True
         case commands.Send(item=item):
@@ -199,6 +205,7 @@ def _presses(order: ControlMail) -> bool:
 
 
 def resolve(done: asyncio.Future[Any], error: FarsteerError | None, result: object = None) -> None:
+    """Set the result or the error of `done`, unless it is done or was cancelled."""
     if done.done():
         return
     if error is None:

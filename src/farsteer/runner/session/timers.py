@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from farsteer.runner.session.mailbox import Mail, Mailbox, PrewarmDue, PrewarmExpired
+from farsteer.core.events import SessionEvent, ToolCall, ToolCallUpdate
+from farsteer.runner.session.mailbox import Mail, Mailbox, PrewarmDue, PrewarmExpired, SilenceCheckDue
 
 _PREWARM = "prewarm"
 _PREWARM_EXPIRY = "prewarm-expiry"
+_SILENCE = "silence"
 _MAX_FAILURES = 3
 
 
@@ -79,3 +81,50 @@ class PrewarmTimer:
 
     def reset_failures(self) -> None:
         self._failures = 0
+
+
+class SilenceTimeout:
+    """Detects an agent that writes no output within a turn for too long.
+
+    Time during which an approval is open does not count. While a tool runs the longer limit applies. The clock is the
+    event loop's, which does not advance while the machine sleeps. There is one timer per turn, restarted when it fires
+    too early, so that a batch of output costs one reading of the clock and no timer.
+    """
+
+    def __init__(self, timers: Timers, limit: float, tool_limit: float) -> None:
+        self._timers = timers
+        self._limit = limit
+        self._tool_limit = tool_limit
+        self._running_tools: set[str] = set()
+        self._last_output = 0.0
+
+    def start(self, turn_id: str) -> None:
+        self._running_tools.clear()
+        self.reset()
+        self._timers.start(_SILENCE, self._limit, SilenceCheckDue(turn_id))
+
+    def stop(self) -> None:
+        self._timers.cancel(_SILENCE)
+
+    def reset(self) -> None:
+        """Count from now: the agent has written output."""
+        self._last_output = asyncio.get_running_loop().time()
+
+    def track_tool(self, event: SessionEvent) -> None:
+        """Note which tools are running."""
+        if isinstance(event, ToolCall | ToolCallUpdate) and event.status is not None:
+            if event.status.final:
+                self._running_tools.discard(event.tool_call_id)
+            else:
+                self._running_tools.add(event.tool_call_id)
+
+    def check(self, turn_id: str, *, waits_for_person: bool) -> float | None:
+        """Return the length of the silence if it is over the limit; otherwise restart the timer and return None."""
+        if waits_for_person:
+            self.reset()
+        limit = self._tool_limit if self._running_tools else self._limit
+        silence = asyncio.get_running_loop().time() - self._last_output
+        if silence >= limit:
+            return silence
+        self._timers.start(_SILENCE, limit - silence, SilenceCheckDue(turn_id))
+        return None

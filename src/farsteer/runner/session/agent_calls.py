@@ -1,0 +1,209 @@
+"""Calls to the agent: handing over messages and interrupting turns, while its output keeps being handled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from farsteer.agents.base import Launch, Prompt
+from farsteer.core import commands
+from farsteer.core import events as ev
+from farsteer.core.errors import ErrorCode, FarsteerError
+from farsteer.core.events import TurnEndReason
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import ItemState, QueueItem
+from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.runner.session.launcher import Launcher
+from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mailbox import CommandRequest, InterruptOverdue, Mailbox
+from farsteer.runner.session.timers import Timers
+from farsteer.runner.session.turns import TurnManager
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
+"""Errors after which the agent may or may not have the message. Any other error is a certain refusal."""
+_NOT_ACCEPTED = "the agent had not accepted it when the turn was to end"
+
+
+class AgentCalls:
+    """Runs one call to the agent at a time, as part of the actor's current step.
+
+    An agent may have to write output before it can answer, and its queue in the mailbox is bounded. Therefore agent
+    mail is handled and flushed while a call is running. All other mail stays in the mailbox until the step is done.
+    The session's state may have changed when a call returns; the process may even be gone.
+    """
+
+    def __init__(self, mailbox: Mailbox, launcher: Launcher, log: SessionLog, context: ActorContext) -> None:
+        self._mailbox = mailbox
+        self._launcher = launcher
+        self._log = log
+        self._can = context.adapter.capabilities
+        self._interrupt_timeout = context.limits.interrupt
+
+    async def call(self, call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Return the result of `call`. Raises what it raises, and TimeoutError after `timeout` seconds."""
+        calling = asyncio.create_task(call)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    mail = asyncio.create_task(self._mailbox.wait_for_agent_mail())
+                    try:
+                        await asyncio.wait((calling, mail), return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        mail.cancel()
+                    if calling.done():
+                        break
+                    self._launcher.receive(self._mailbox.next_agent_mail())
+                    await self._log.flush()
+        finally:
+            calling.cancel()
+        return await calling
+
+    async def hand_over(self, call: Coroutine[Any, Any, None]) -> None:
+        """Run `call`, which gives a message to the agent.
+
+        There is no time limit until mail arrives that asks for the end of the turn or of the process. From then on the
+        agent has as long as for an interrupt. Raises what `call` raises, and TimeoutError after that time; the process
+        is being stopped then, because nobody knows whether it has the message.
+        """
+        handing_over = asyncio.create_task(self.call(call))
+        urgent = asyncio.create_task(self._mailbox.wait_for_urgent())
+        try:
+            await asyncio.wait((handing_over, urgent), return_when=asyncio.FIRST_COMPLETED)
+            async with asyncio.timeout(None if handing_over.done() else self._interrupt_timeout):
+                await handing_over
+        except TimeoutError:
+            self._launcher.stop("the agent did not accept a message", restart=True)
+            request = urgent.result() if urgent.done() else None
+            if isinstance(request, CommandRequest) and isinstance(request.command, commands.Abort):
+                # This turn ends, as it asked. Handled later it would abort the next turn.
+                self._mailbox.withdraw(request)
+                request.resolve(None)
+            raise
+        finally:
+            urgent.cancel()
+            handing_over.cancel()
+
+    async def configure(
+        self, mode: PermissionMode | None, model: str | None, effort: ReasoningEffort | None
+    ) -> bool:
+        """Change what is given on the running agent, where it can do that live.
+
+        Returns True if nothing is left that needs a new process.
+        """
+        launch, can = self._launcher.launch, self._can
+        if launch is not None:
+            if mode is not None and can.live_mode:
+                await self.call(launch.set_permission_mode(mode))
+            if model is not None and can.live_model:
+                await self.call(launch.set_model(model))
+            if effort is not None and can.live_effort:
+                await self.call(launch.set_effort(effort))
+        live = (mode is None or can.live_mode) and (model is None or can.live_model)
+        return live and (effort is None or can.live_effort) and launch is not None
+
+
+class MessageDelivery:
+    """Delivers messages to the agent, each at most once, and interrupts turns."""
+
+    def __init__(
+        self, log: SessionLog, turns: TurnManager, timers: Timers, launcher: Launcher, calls: AgentCalls,
+        limits: Limits,
+    ) -> None:  # fmt: skip
+        self._log = log
+        self._turns = turns
+        self._timers = timers
+        self._launcher = launcher
+        self._calls = calls
+        self._limits = limits
+
+    async def deliver(self, item: QueueItem, launch: Launch) -> None:
+        """Begin a turn with `item`.
+
+        The journal has the start of the turn before the agent gets the message. After a crash of the runner the message
+        is therefore known to be possibly delivered, and is not sent again.
+        """
+        log = self._log
+        attachments = log.attachments(item)
+        turn_id = self._turns.begin(item)
+        await log.flush()
+        self._turns.silence.start(turn_id)
+        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=attachments, message_id=item.id)
+        try:
+            await self._calls.hand_over(launch.send(prompt))
+        except TimeoutError:
+            self._fail(turn_id, item, ItemState.UNKNOWN, _NOT_ACCEPTED, TurnEndReason.CANCELLED)
+        except FarsteerError as error:
+            if error.code in _FATE_UNKNOWN:
+                self._fail(turn_id, item, ItemState.UNKNOWN, error.message)
+                self._launcher.stop(error.message, restart=True)
+            else:
+                self._fail(turn_id, item, ItemState.FAILED, error.message)
+        except Exception as error:
+            _logger.exception("session %s: the adapter failed to deliver a message", log.state.id)
+            self._fail(turn_id, item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
+        else:
+            self._turns.set_outcome(item.id, ItemState.DELIVERED)
+
+    def _fail(
+        self, turn_id: str, item: QueueItem, state: ItemState, reason: str,
+        turn_end: TurnEndReason = TurnEndReason.FAILED,
+    ) -> None:  # fmt: skip
+        if self._log.state.turn_id == turn_id:
+            self._turns.set_outcome(item.id, state, reason)
+            self._turns.end(turn_end, reason)
+
+    async def steer(self, item: QueueItem, launch: Launch) -> None:
+        """Deliver `item` into the running turn. An item that the agent refuses stays in the queue."""
+        log = self._log
+        turn_id = log.state.turn_id
+        assert turn_id is not None
+        attachments = log.attachments(item)
+        log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.HANDED_OVER))
+        await log.flush()
+        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=attachments, message_id=item.id)
+        try:
+            await self._calls.hand_over(launch.steer(prompt))
+        except TimeoutError:
+            self._finish_steering(item, ItemState.UNKNOWN, _NOT_ACCEPTED)
+        except FarsteerError as error:
+            if error.code in _FATE_UNKNOWN:
+                self._finish_steering(item, ItemState.UNKNOWN, error.message)
+                self._launcher.stop(error.message, restart=True, turn_end=TurnEndReason.CRASHED)
+            elif self._turns.is_queued(item.id):
+                log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, reason=error.message))
+        except Exception as error:
+            _logger.exception("session %s: the adapter failed to deliver a message", log.state.id)
+            self._finish_steering(item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
+        else:
+            self._finish_steering(item, ItemState.DELIVERED)
+
+    def _finish_steering(self, item: QueueItem, state: ItemState, reason: str | None = None) -> None:
+        if self._turns.is_queued(item.id):
+            self._turns.log_message(item)
+            self._turns.set_outcome(item.id, state, reason)
+
+    async def interrupt(self) -> None:
+        """Ask the agent to end the running turn.
+
+        The process is stopped if the agent does not accept that in time, or does not end the turn in time afterwards.
+        Does nothing if no turn runs or the interrupt has been accepted already.
+        """
+        turn_id, handle = self._log.state.turn_id, self._launcher.current
+        if turn_id is None or self._timers.is_running(turn_id) or handle is None or handle.launch is None:
+            return
+        try:
+            await self._calls.call(handle.launch.interrupt(), self._limits.interrupt)
+        except TimeoutError:
+            handle.stop("the agent did not react to the interrupt")
+        except FarsteerError as error:
+            _logger.warning("session %s: interrupt failed: %s", self._log.state.id, error)
+            handle.stop("the agent could not be interrupted")
+        else:
+            if self._log.state.turn_id == turn_id:
+                self._timers.start(turn_id, self._limits.interrupt_end, InterruptOverdue(turn_id))
