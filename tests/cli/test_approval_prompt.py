@@ -1,4 +1,4 @@
-"""No answer, and no typing error, ever means yes."""
+"""Only a clear yes approves."""
 
 import pytest
 from hypothesis import given
@@ -50,13 +50,13 @@ def test_permissions(line: str, decision: Approve | Deny) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "yy", "yes please", "ok", "a b", "1"])
-def test_what_is_unclear_is_asked_again(line: str) -> None:
+def test_an_unclear_reply_is_asked_again(line: str) -> None:
     again = ApprovalPrompt(permission()).reply(line)
     assert isinstance(again, InvalidReply)
     assert "[y]es" in again.reason
 
 
-def test_a_plan_cannot_be_approved_for_ever() -> None:
+def test_a_plan_cannot_be_approved_for_the_session() -> None:
     assert isinstance(ApprovalPrompt(plan()).reply("a"), InvalidReply)
     assert ApprovalPrompt(plan()).reply("n smaller steps") == Deny(message="smaller steps")
 
@@ -86,7 +86,7 @@ def test_a_question_can_be_declined() -> None:
     assert ApprovalPrompt(questions(ONE)).reply("-") == Deny(message="declined to answer")
 
 
-def test_what_is_asked_is_shown_whole_but_harmless() -> None:
+def test_the_description_is_complete_and_clean() -> None:
     lines = describe_approval(permission(arguments={"command": "rm -rf /\x1b[2K\nls", "deep": {"a": [1]}}))
     assert lines == ["allow? run ls", "  command: rm -rf /[2K", "  ls", '  deep: {"a":[1]}']
     assert describe_approval(plan()) == ["a plan", "  1. look", "  2. do"]

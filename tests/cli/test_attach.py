@@ -1,4 +1,4 @@
-"""`farsteer attach`: a session in a terminal, and without one."""
+"""`farsteer attach` on a terminal and without one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 30.0
 
 
 class Terminal:
-    """A person's terminal: what it has shown so far, and the keys they press."""
+    """The other end of a pseudo-terminal: reads what is shown and types keys."""
 
     def __init__(self, descriptor: int, process: Process) -> None:
         self.process = process
@@ -78,7 +78,7 @@ async def attached(*argv: str) -> AsyncIterator[Terminal]:
         os.close(theirs)
 
 
-async def test_talking_and_approving(hub: Stack) -> None:
+async def test_sending_messages_and_approving(hub: Stack) -> None:
     account = await hub.sign_in()
     session = await hub.create(account)
     await account.turn(session, "say before you came")
@@ -113,7 +113,7 @@ async def test_questions_and_plans(hub: Stack) -> None:
         await terminal.shows("denied by", "smaller steps")
 
 
-async def test_ctrl_c_interrupts_and_twice_detaches(hub: Stack) -> None:
+async def test_ctrl_c_interrupts_and_a_second_one_detaches(hub: Stack) -> None:
     account = await hub.sign_in()
     session = await hub.create(account)
     async with attached(session) as terminal:
@@ -146,7 +146,7 @@ async def test_a_yes_does_not_answer_what_appeared_while_it_was_typed(hub: Stack
     assert not [*Path(hub.directory()).glob("several-*")]
 
 
-async def test_what_others_do_is_seen(hub: Stack) -> None:
+async def test_messages_of_others_are_shown(hub: Stack) -> None:
     account = await hub.sign_in()
     session = await hub.create(account)
     async with attached() as terminal:
@@ -157,7 +157,7 @@ async def test_what_others_do_is_seen(hub: Stack) -> None:
         assert await terminal.process.wait() == 0
 
 
-async def test_without_a_terminal_it_is_a_plain_log(hub: Stack) -> None:
+async def test_without_a_terminal_it_prints_a_plain_log(hub: Stack) -> None:
     account: Account = await hub.sign_in()
     session = await hub.create(account, title="logged")
     await account.turn(session, "say one")

@@ -1,4 +1,4 @@
-"""`farsteer up`: one line when it is ready, found by the others, gone without a trace."""
+"""`farsteer up`, `hub` and `runner`: from the ready line to the end of the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def ready(process: Process) -> str:
         return (await process.stdout.readline()).decode()
 
 
-async def test_from_start_to_end(home: Path, project: Path) -> None:
+async def test_up_from_start_to_end(home: Path, project: Path) -> None:
     process = await start("up", "--port", "0", cwd=project)
     line = await ready(process)
     found = json.loads(hub_file(home).read_bytes())
@@ -48,7 +48,7 @@ async def test_from_start_to_end(home: Path, project: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_killed_hub_is_not_found_and_starts_again(home: Path, project: Path) -> None:
+async def test_a_killed_hub_is_ignored_and_can_start_again(home: Path, project: Path) -> None:
     process = await start("up", "--port", "0", cwd=project)
     await ready(process)
     process.kill()
@@ -61,7 +61,7 @@ async def test_a_killed_hub_is_not_found_and_starts_again(home: Path, project: P
     assert (await finish(process)).code == 0
 
 
-async def test_a_port_that_is_taken(home: Path) -> None:
+async def test_a_port_in_use(home: Path) -> None:
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server:
@@ -71,7 +71,9 @@ async def test_a_port_that_is_taken(home: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_hub_and_runner_apart(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hub_and_runner_as_separate_processes(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CLI_API_TOKEN", "a-secret-for-this-test")
     hub = await start("hub", "--port", "0")
     line = await ready(hub)
@@ -105,7 +107,7 @@ async def test_hub_and_runner_apart(home: Path, project: Path, monkeypatch: pyte
         (["--token-file", "/does/not/exist"], "--token-file"),
     ],
 )
-async def test_a_runner_that_cannot_be(
+async def test_a_runner_with_wrong_arguments(
     home: Path, run_command: RunCommand, argv: list[str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLI_API_TOKEN", "t")

@@ -1,4 +1,4 @@
-"""`farsteer exec`: one prompt, one answer, and an exit code that tells the truth."""
+"""`farsteer exec`: output, approvals, interrupts and exit codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_nobody_there_means_no(project: Path) -> None:
     assert not (project / "note.txt").exists()
 
 
-async def test_yolo_and_modes_need_nobody(project: Path, run_command: RunCommand) -> None:
+async def test_yolo_and_modes_need_no_approval(project: Path, run_command: RunCommand) -> None:
     assert (await run_command("exec", "--yolo", "--cwd", str(project), "write a.txt hello")).code == 0
     assert (
         await run_command("exec", "--permission-mode", "acceptEdits", "--cwd", str(project), "write b.txt hi")
@@ -79,7 +79,7 @@ async def test_a_crash_is_a_failure(home: Path, run_command: RunCommand) -> None
         (["--permission-mode", "reckless"], 2, "reckless"),
     ],
 )
-async def test_what_cannot_be_says_why(
+async def test_wrong_arguments_say_why(
     home: Path, run_command: RunCommand, argv: list[str], code: int, said: str
 ) -> None:
     result = await run_command("exec", *argv, "hello")
@@ -87,7 +87,7 @@ async def test_what_cannot_be_says_why(
     assert said in result.err
 
 
-async def test_a_directory_of_this_machine_is_not_taken_for_one_of_another(
+async def test_the_directory_must_be_given_for_another_machine(
     hub: Stack, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("farsteer.cli.terminal.execution.socket.gethostname", lambda: "another-host")
@@ -96,7 +96,7 @@ async def test_a_directory_of_this_machine_is_not_taken_for_one_of_another(
     assert "--cwd" in result.err
 
 
-async def test_a_session_goes_on(home: Path, run_command: RunCommand) -> None:
+async def test_a_session_is_continued(home: Path, run_command: RunCommand) -> None:
     first = await run_command("exec", "--output-format", "json", "say one")
     session = entries(first.out)[-1]["sessionId"]
     second = await run_command("exec", "--session", session[:8], "history")
@@ -104,7 +104,7 @@ async def test_a_session_goes_on(home: Path, run_command: RunCommand) -> None:
     assert "say one" in second.out
 
 
-async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stack, project: Path) -> None:
+async def test_a_running_hub_is_used_and_has_the_session(hub: Stack, project: Path) -> None:
     result = await farsteer("exec", "say through the hub", cwd=project)
     assert (result.code, result.out) == (0, "through the hub\n")
     account = await hub.sign_in()
@@ -113,7 +113,7 @@ async def test_a_running_hub_is_used_and_the_session_can_be_seen_there(hub: Stac
     await account.until(session["id"], "stopped")
 
 
-async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, project: Path) -> None:
+async def test_waiting_for_another_client_to_answer(hub: Stack, project: Path) -> None:
     process = await start("exec", "--approvals", "wait", "write note.txt hello", cwd=project)
     account = await hub.sign_in()
     asked: list[Any] = []
@@ -129,7 +129,7 @@ async def test_waiting_for_an_answer_from_elsewhere(hub: Stack, project: Path) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_interrupting_ends_the_turn_and_leaves_nothing(project: Path, number: int) -> None:
+async def test_an_interrupt_ends_the_turn(project: Path, number: int) -> None:
     process = await start("exec", "slow 2000", cwd=project)
     assert process.stdout is not None
     async with asyncio.timeout(30):
@@ -141,7 +141,7 @@ async def test_interrupting_ends_the_turn_and_leaves_nothing(project: Path, numb
     assert "Traceback" not in result.err
 
 
-async def test_a_second_interrupt_leaves_at_once(project: Path) -> None:
+async def test_a_second_interrupt_exits_at_once(project: Path) -> None:
     process = await start("exec", "ignore interrupt", cwd=project)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -153,7 +153,7 @@ async def test_a_second_interrupt_leaves_at_once(project: Path) -> None:
     assert (await finish(process)).code == 130
 
 
-async def test_one_home_one_exec_and_it_says_what_to_do(project: Path, home: Path) -> None:
+async def test_a_second_exec_on_the_same_home_says_what_to_do(project: Path, home: Path) -> None:
     process = await start("exec", "slow 2000", cwd=project)
     assert process.stdout is not None
     async with asyncio.timeout(30):

@@ -1,4 +1,4 @@
-"""A line typed at a terminal."""
+"""Typed bytes edit a line."""
 
 from itertools import pairwise
 
@@ -28,12 +28,12 @@ def typed(data: bytes) -> tuple[list[Action], str]:
     return editor.feed(data), editor.text
 
 
-def test_a_line_is_sent_with_enter() -> None:
+def test_enter_submits() -> None:
     assert typed("schöne Grüße 👍\r".encode()) == ([Submitted("schöne Grüße 👍")], "")
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=30).map(b"".join), st.lists(st.integers(0, 100), max_size=10))
-def test_any_cut_of_the_bytes_means_the_same(data: bytes, cuts: list[int]) -> None:
+def test_the_bytes_may_be_cut_anywhere(data: bytes, cuts: list[int]) -> None:
     whole, pieces = LineEditor(), LineEditor()
     marks = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     parts = [action for a, b in pairwise(marks) for action in pieces.feed(data[a:b])]
@@ -42,7 +42,7 @@ def test_any_cut_of_the_bytes_means_the_same(data: bytes, cuts: list[int]) -> No
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_break_it(data: bytes) -> None:
+def test_any_bytes_are_accepted(data: bytes) -> None:
     editor = LineEditor()
     editor.feed(data)
     editor.feed(b"\x1b[201~")
@@ -68,7 +68,7 @@ def test_editing(keys: bytes, text: str) -> None:
     assert typed(keys) == ([], text)
 
 
-def test_a_paste_sends_nothing_by_itself() -> None:
+def test_a_paste_does_not_submit() -> None:
     actions, text = typed(b"\x1b[200~first\r\nsecond\x03\x1b[201~")
     assert actions == []
     assert text.startswith("first\n")

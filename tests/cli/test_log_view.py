@@ -1,4 +1,4 @@
-"""A log as lines for a person."""
+"""The lines that entries of a log are shown as."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def texts(*contents: SessionEvent) -> list[str]:
 
 
 @pytest.mark.parametrize("content", EVENTS, ids=lambda content: type(content).__name__)
-def test_every_kind_is_shown_and_none_reaches_the_terminal_raw(content: SessionEvent) -> None:
+def test_every_event_is_shown_and_cleaned(content: SessionEvent) -> None:
     lines = texts(content)
     assert lines
     joined = "".join(lines)
@@ -89,12 +89,12 @@ def test_who_answered_what() -> None:
     ]
 
 
-def test_a_good_end_is_quiet_and_a_bad_one_is_not() -> None:
+def test_only_a_failed_turn_prints_how_it_ended() -> None:
     assert texts(ev.TurnEnd(turn_id="t", reason=TurnEndReason.END_TURN)) == [""]
     assert texts(ev.TurnEnd(turn_id="t", reason=TurnEndReason.MAX_TOKENS))[0] == "— turn ended: max tokens"
 
 
-def test_a_message_while_it_is_written() -> None:
+def test_a_streamed_message_is_split_into_lines() -> None:
     stream = StreamedLines(thought=True)
     stream.add("first li")
     assert stream.take_finished() == []

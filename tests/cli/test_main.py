@@ -1,4 +1,4 @@
-"""The command as a whole: light, helpful, and honest about what went wrong."""
+"""The command as a whole: start-up, help, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from farsteer.cli.main import COMMANDS, main
 from farsteer.core.errors import ErrorCode
 from tests.cli.command import farsteer, finish, start
 
-# What each call may not load, measured by what it has loaded when it ends.
 HEAVY = {"asyncio", "argparse", "httpx", "msgspec", "rich", "socketio", "starlette", "uvicorn"}
 
 
@@ -33,7 +32,7 @@ def loaded_after(*calls: list[str]) -> set[str]:
     return set(done.stderr.partition("LOADED")[2].split())
 
 
-def test_the_command_itself_loads_nothing() -> None:
+def test_version_and_overview_load_no_libraries() -> None:
     assert not HEAVY & loaded_after(["--version"], [], ["--help"], ["help"])
 
 
@@ -58,7 +57,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"farsteer {__version__}\n"
 
 
-def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_it_prints_an_overview(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     text = capsys.readouterr().out
     for command in COMMANDS:
@@ -92,7 +91,7 @@ async def test_without_a_hub_it_says_how_to_start_one(home: Path, free_port: int
     )
 
 
-async def test_a_traceback_only_when_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_traceback_only_in_debug_mode(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in (await farsteer("sessions")).err
     monkeypatch.setenv("FARSTEER_DEBUG", "1")
     result = await farsteer("sessions")
@@ -104,7 +103,7 @@ def test_every_hint_is_for_a_code_that_exists() -> None:
     assert set(HINTS) <= set(ErrorCode)
 
 
-async def test_a_reader_that_leaves_is_no_error(home: Path) -> None:
+async def test_a_closed_stdout_is_no_error(home: Path) -> None:
     process = await start("agents", "demo")
     assert process.stdout is not None
     process.stdout._transport.close()  # pyright: ignore[reportAttributeAccessIssue]

@@ -50,7 +50,7 @@ async def test_sessions_from_list_to_delete(hub: Stack, run_command: RunCommand)
         (["explode", "x"], 2, "invalid choice"),
     ],
 )
-async def test_a_session_that_is_not_there(
+async def test_wrong_ids_and_actions(
     hub: Stack, run_command: RunCommand, argv: list[str], code: int, said: str
 ) -> None:
     result = await run_command("sessions", *argv)

@@ -48,7 +48,7 @@ async def test_the_doctor_finds_nothing_wrong(hub: Stack, run_command: RunComman
     assert "agent demo" in result.out
 
 
-async def test_the_doctor_says_what_is_wrong_and_what_to_do(
+async def test_the_doctor_says_how_to_fix_problems(
     run_command: RunCommand, home: Path, free_port: int
 ) -> None:
     fresh = await run_command("doctor", "--port", str(free_port))
@@ -66,7 +66,7 @@ async def test_the_doctor_says_what_is_wrong_and_what_to_do(
     assert "secret-token" not in result.out + result.err
 
 
-async def test_what_was_spent_and_what_can_be_adopted(hub: Stack, run_command: RunCommand) -> None:
+async def test_usage_and_import(hub: Stack, run_command: RunCommand) -> None:
     nothing = await run_command("usage")
     assert (nothing.code, nothing.out) == (0, "")
     account = await hub.sign_in()

@@ -1,21 +1,33 @@
-"""What agents write reaches the terminal as text and nothing else."""
+"""Text is cleaned, aligned and coloured for a terminal."""
 
+import io
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farsteer.cli.terminal.text import ago, clean, columns, facts_table, one_line, table
+from farsteer.cli.terminal.text import (
+    Style,
+    StyledText,
+    ago,
+    clean,
+    columns,
+    facts_table,
+    one_line,
+    print_styled,
+    table,
+)
 
 
 @given(st.text())
-def test_nothing_a_terminal_would_obey_is_left(text: str) -> None:
+def test_no_control_characters_are_left(text: str) -> None:
     cleaned = clean(text)
     assert not [char for char in cleaned if unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t"]
     assert clean(cleaned) == cleaned
 
 
-def test_escapes_become_harmless() -> None:
+def test_escape_sequences_are_broken() -> None:
     assert clean("\x1b]0;owned\x07\x1b[2Jhello\r\nworld\x9b31m") == "]0;owned[2Jhello\nworld31m"
     assert clean("abc\u202edcba") == "abcdcba"
     assert clean("half \ud800 pair") == "half ? pair"
@@ -50,3 +62,32 @@ def test_facts_wrap_beside_their_names() -> None:
 def test_how_long_ago() -> None:
     assert [ago(0, now) for now in (5, 65, 3700, 90_000)] == ["5s", "1m", "1h", "1d"]
     assert ago(10_000, 5) == "0s", "a clock that is wrong is no reason for nonsense"
+
+
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(stream: io.StringIO) -> str:
+    print_styled(stream, StyledText("ok", Style.GOOD), StyledText(" [bold]:smile: " + "long " * 50))
+    return stream.getvalue()
+
+
+PLAIN = "ok [bold]:smile: " + "long " * 50 + "\n"
+
+
+def test_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert printed(TerminalStream()) == PLAIN.replace("ok", "\x1b[32mok\x1b[0m")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colours_can_be_switched_off(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert printed(TerminalStream()) == PLAIN
+
+
+def test_no_colours_in_a_pipe() -> None:
+    assert printed(io.StringIO()) == PLAIN

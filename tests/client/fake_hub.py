@@ -1,4 +1,4 @@
-"""A hub of paper: answers what a test scripted, and remembers what it was asked."""
+"""A fake hub as an httpx transport: gives scripted answers and records the requests."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ Answer = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 def jwt(lifetime: float = 900, number: int = 0) -> str:
-    """Issued by a clock that is years away from ours."""
+    """Return a JWT whose times are years away from this machine's clock."""
     claims = {"iat": 1_000_000, "exp": 1_000_000 + lifetime, "n": number}
     payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     return f"e30.{payload}.x"
@@ -26,16 +26,16 @@ def error(status: int, code: str, text: str = "no", **details: Any) -> httpx.Res
 
 
 class Chunks(httpx.AsyncByteStream):
-    """A response body that comes in pieces, and may break."""
+    """A response body in several chunks; an exception among them breaks the connection."""
 
-    def __init__(self, pieces: list[bytes | Exception]) -> None:
-        self.pieces = pieces
+    def __init__(self, chunks: list[bytes | Exception]) -> None:
+        self.chunks = chunks
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self.pieces:
-            if isinstance(piece, Exception):
-                raise piece
-            yield piece
+        for chunk in self.chunks:
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
 
 
 class FakeHub(httpx.AsyncBaseTransport):
@@ -48,10 +48,10 @@ class FakeHub(httpx.AsyncBaseTransport):
     def script(self, *answers: Answer) -> None:
         self.answers.extend(answers)
 
-    def stream(self, *pieces: bytes | Exception) -> None:
-        """The next subscription gets these pieces, then the connection ends."""
+    def stream(self, *chunks: bytes | Exception) -> None:
+        """Send these chunks to the next subscriber, then close the connection."""
         self.script(
-            httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Chunks([*pieces]))
+            httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=Chunks([*chunks]))
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

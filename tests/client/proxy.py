@@ -1,4 +1,4 @@
-"""A road to a hub that can be cut at will."""
+"""A TCP proxy in front of a hub, whose connections a test can cut."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Proxy:
             self._open -= {writer, back}
 
     def cut(self) -> None:
-        """Every connection ends now, in the middle of whatever it carries."""
+        """Abort every open connection."""
         for writer in [*self._open]:
             writer.transport.abort()
 
@@ -45,9 +45,9 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def proxy(target: str) -> AsyncGenerator[Proxy]:
-    road = Proxy(target)
-    server = await asyncio.start_server(road._serve, "127.0.0.1", 0)
-    road.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    forwarder = Proxy(target)
+    server = await asyncio.start_server(forwarder._serve, "127.0.0.1", 0)
+    forwarder.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
-        yield road
-        road.cut()
+        yield forwarder
+        forwarder.cut()

@@ -1,4 +1,4 @@
-"""Where the SDK finds the hub and the token."""
+"""The hub's address and the access token are found in a fixed order."""
 
 import json
 import os
@@ -26,12 +26,12 @@ def test_url_as_given_then_environment_then_running_hub_then_default(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"url": 1, "pid": 1}', '{"url": "http://x", "pid": -1}'])
-def test_a_broken_hub_file_is_no_hub(home: Path, content: str) -> None:
+def test_a_broken_hub_file_is_ignored(home: Path, content: str) -> None:
     (home / "hub.json").write_text(content)
     assert running_hub(home) is None
 
 
-def test_a_hub_that_died_is_no_hub(home: Path) -> None:
+def test_the_file_of_a_dead_hub_is_ignored(home: Path) -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -63,11 +63,11 @@ def test_token_as_given_then_environment_then_file(home: Path, monkeypatch: pyte
         ("http://10.0.0.1", False),
     ],
 )
-def test_loopback_is_an_address_not_a_look(url: str, loopback: bool) -> None:
+def test_loopback_is_decided_by_the_address(url: str, loopback: bool) -> None:
     assert is_loopback(url) is loopback
 
 
-def test_no_token_in_clear_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_is_sent_unencrypted_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FARSTEER_ALLOW_INSECURE", raising=False)
     with pytest.raises(BadRequest, match="FARSTEER_ALLOW_INSECURE"):
         check_url("http://hub.example.com:3006")
@@ -80,6 +80,6 @@ def test_no_token_in_clear_to_another_machine(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     "url", ["", "hub", "ftp://hub", "http://", "http://hub:port", "http://[::1", "localhost:3006"]
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(BadRequest, match="not a hub address"):
         check_url(url)

@@ -1,4 +1,4 @@
-"""Requests: one exchange of the token, renewal, repetition only where it is harmless, errors as exceptions."""
+"""Requests share one token exchange, are repeated only where that is safe, and raise the hub's errors."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ async def test_a_refused_jwt_is_renewed_once(hub: FakeHub, client: AsyncClient) 
     assert not hub.answers
 
 
-async def test_a_message_is_repeated_as_the_same_message(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_message_is_repeated_with_the_same_id(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.ReadError("cut"), httpx.ConnectError("down"), httpx.Response(202, json=ACCEPTED))
     assert (await client.send("s", "hello")).id == "i"
     bodies = [json.loads(request.content) for request in hub.requests]
@@ -67,7 +67,7 @@ async def test_a_message_is_repeated_as_the_same_message(hub: FakeHub, client: A
     assert bodies[0]["text"] == "hello"
 
 
-async def test_a_creation_is_repeated_under_the_same_key(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_creation_is_repeated_with_the_same_key(hub: FakeHub, client: AsyncClient) -> None:
     created = {"type": "success", "sessionId": "s", "logs": []}
     hub.script(httpx.ReadTimeout("late"), httpx.Response(200, json=created))
     await client.create_session(api.CreateSession(machine_id="m", directory="/d"))
@@ -76,20 +76,20 @@ async def test_a_creation_is_repeated_under_the_same_key(hub: FakeHub, client: A
     assert keys[0] == keys[1]
 
 
-async def test_an_abort_whose_fate_is_unknown_is_not_repeated(hub: FakeHub, client: AsyncClient) -> None:
+async def test_an_abort_that_may_have_arrived_is_not_repeated(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.ReadError("cut"))
     with pytest.raises(errors.Unavailable, match="no hub at"):
         await client.abort("s")
     assert len(hub.requests) == 1
 
 
-async def test_what_never_left_is_sent_again(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_request_that_was_not_sent_is_repeated(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.ConnectError("refused"), httpx.Response(200, json={"ok": True}))
     await client.abort("s")
     assert len(hub.requests) == 2
 
 
-async def test_it_gives_up_in_the_end(hub: FakeHub, client: AsyncClient) -> None:
+async def test_retries_are_limited(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(*[httpx.ConnectError("refused")] * 3)
     with pytest.raises(errors.Unavailable, match=r"no hub at http://127\.0\.0\.1:3006: refused"):
         await client.machines()
@@ -108,7 +108,7 @@ async def test_it_gives_up_in_the_end(hub: FakeHub, client: AsyncClient) -> None
         (503, "timeout", errors.Unavailable),
     ],
 )
-async def test_an_error_is_the_exception_the_hub_meant(
+async def test_an_error_code_becomes_its_exception(
     hub: FakeHub, client: AsyncClient, status: int, code: str, kind: type[errors.FarsteerError]
 ) -> None:
     hub.script(error(status, code, "because", field="x", message="a detail of that name"))
@@ -118,7 +118,7 @@ async def test_an_error_is_the_exception_the_hub_meant(
     assert caught.value.details == {"field": "x", "message": "a detail of that name"}
 
 
-async def test_a_code_of_a_newer_hub_is_told_by_its_status(hub: FakeHub, client: AsyncClient) -> None:
+async def test_an_unknown_code_is_mapped_by_its_status(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(error(409, "invented_later"))
     with pytest.raises(errors.Conflict) as caught:
         await client.session("s")
@@ -143,7 +143,7 @@ async def test_a_failed_creation_carries_its_log(hub: FakeHub, client: AsyncClie
     assert [line.step for line in caught.value.details["logs"]] == ["directory", "agent"]
 
 
-async def test_an_answer_that_is_not_a_hubs(hub: FakeHub, client: AsyncClient) -> None:
+async def test_an_answer_that_is_not_from_a_hub(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.Response(502, text="<html>Bad Gateway</html>"), httpx.Response(200, text="<html>"))
     with pytest.raises(errors.Unavailable, match="HTTP 502"):
         await client.machines()
@@ -151,14 +151,14 @@ async def test_an_answer_that_is_not_a_hubs(hub: FakeHub, client: AsyncClient) -
         await client.machines()
 
 
-async def test_a_redirect_does_not_carry_the_token_away(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_redirect_does_not_leak_the_token(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.Response(307, headers={"Location": "http://elsewhere.example.com/"}))
     with pytest.raises(errors.FarsteerError):
         await client.machines()
     assert {request.url.host for request in hub.requests} == {"127.0.0.1"}
 
 
-async def test_an_id_cannot_leave_its_place_in_the_path(hub: FakeHub, client: AsyncClient) -> None:
+async def test_an_id_cannot_change_the_path(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(error(400, "invalid_id"))
     with pytest.raises(errors.BadRequest):
         await client.session("../tokens?x=1#y")

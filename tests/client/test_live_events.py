@@ -1,4 +1,4 @@
-"""Text that comes live and again whole is shown once, complete."""
+"""Text that arrives in deltas and again as a complete message is returned once."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ def delta(text: str, offset: int, message_id: str = "m") -> Delta:
 
 
 @given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10))))
-def test_lost_repeated_and_overlapping_fragments_give_the_text_once(
+def test_lost_repeated_and_overlapping_deltas_give_the_text_once(
     text: str, pieces: list[tuple[int, int]]
 ) -> None:
     live = StreamedText()
@@ -20,7 +20,7 @@ def test_lost_repeated_and_overlapping_fragments_give_the_text_once(
     assert shown + live.complete("m", text) == text
 
 
-def test_what_comes_after_the_whole_is_old() -> None:
+def test_nothing_is_new_after_the_complete_message() -> None:
     live = StreamedText()
     assert live.complete("m", "hello") == "hello"
     assert live.add_delta(delta("hello", 0)) == ""

@@ -1,4 +1,4 @@
-"""Which machine is meant."""
+"""How the machine of a new session is chosen."""
 
 import socket
 
@@ -16,16 +16,16 @@ def machine(id: str, host: str = "far", active: bool = True, name: str | None = 
     )  # fmt: skip
 
 
-def test_the_only_active_one() -> None:
+def test_the_only_active_machine() -> None:
     assert choose_machine([machine("a", active=False), machine("b")]).id == "b"
 
 
-def test_this_one_among_many() -> None:
+def test_this_machine_among_several() -> None:
     here = machine("b", socket.gethostname())
     assert choose_machine([machine("a"), here, machine("c")]).id == "b"
 
 
-def test_never_a_guess() -> None:
+def test_an_ambiguous_choice_is_an_error() -> None:
     with pytest.raises(BadRequest, match="2 machines") as caught:
         choose_machine([machine("a"), machine("b")])
     assert caught.value.details["machines"] == ["far (a)", "far (b)"]

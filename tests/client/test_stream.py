@@ -1,4 +1,4 @@
-"""A live stream outlives its connections: nothing missing, nothing twice, and a gap is said aloud."""
+"""A live stream survives lost connections: no event is missed or repeated, and a gap is reported."""
 
 import json
 from itertools import pairwise
@@ -53,7 +53,7 @@ def resumed_from(hub: FakeHub) -> list[str | None]:
     return [request.headers.get("Last-Event-ID") for request in hub.requests]
 
 
-async def test_it_resumes_behind_the_last_event_it_gave(hub: FakeHub, client: AsyncClient) -> None:
+async def test_it_resumes_after_the_last_returned_event(hub: FakeHub, client: AsyncClient) -> None:
     half = len(sync(3)) // 2
     hub.stream(ready("e-0") + sync(1), sync(2), sync(3)[:half], CUT)
     hub.stream(ready("e-2"), sync(3), sync(4))
@@ -72,7 +72,7 @@ async def test_before_the_first_event_it_resumes_from_where_it_began(
     assert resumed_from(hub) == [None, "e-7"]
 
 
-async def test_silence_is_a_dead_connection(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_silent_connection_is_replaced(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("e-0"), b": beat\n\n", httpx.ReadTimeout("45 s of nothing"))
     hub.stream(ready("e-0"), sync(1))
     assert (await anext(client.events())).cursor == "e-1"
@@ -89,7 +89,7 @@ async def test_a_gap_is_an_event_of_its_own(hub: FakeHub, client: AsyncClient) -
     assert resumed_from(hub) == ["e-1"]
 
 
-async def test_a_gap_that_was_told_is_not_told_again(hub: FakeHub, client: AsyncClient) -> None:
+async def test_a_gap_is_reported_once(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("f-9", "gap"), CUT)
     hub.stream(ready("f-9"), sync(10))
     events = client.events(since="e-1")
@@ -97,7 +97,7 @@ async def test_a_gap_that_was_told_is_not_told_again(hub: FakeHub, client: Async
     assert resumed_from(hub) == ["e-1", "f-9"]
 
 
-async def test_filters_are_the_servers(hub: FakeHub, client: AsyncClient) -> None:
+async def test_the_server_applies_the_filters(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("e-0"), sync(1))
     await anext(client.events("s-1", types=["message-received", "message-delta"]))
     query = dict(hub.requests[0].url.params)
@@ -116,14 +116,14 @@ async def test_typed_entries_and_deltas_and_what_is_unknown(hub: FakeHub, client
         b'data: {"type":"group-message","groupId":"g","groupMessage":{"a":1}}\n\n',
         b'data: {"type":"typing-changed","sessionId":"s","typing":{"text":"x"}}\n\n',
     )
-    said, other, fragment, group, typing = await take(client.events(), 5)
-    assert said.entry is not None
-    assert said.entry.content == AgentMessage(message_id="m", text="hello")
+    message_event, other, delta_event, group, typing = await take(client.events(), 5)
+    assert message_event.entry is not None
+    assert message_event.entry.content == AgentMessage(message_id="m", text="hello")
     assert other.entry is not None
     assert isinstance(other.entry.content, Other)
     assert other.entry.content.native_kind == "invented_later"
-    assert fragment.delta is not None
-    assert (fragment.delta.text, fragment.delta.offset, fragment.cursor) == ("hi", 3, None)
+    assert delta_event.delta is not None
+    assert (delta_event.delta.text, delta_event.delta.offset, delta_event.cursor) == ("hi", 3, None)
     assert group.type == "group-message"
     assert group.raw["groupMessage"] == {"a": 1}
     assert typing.data == {"text": "x"}
@@ -131,18 +131,18 @@ async def test_typed_entries_and_deltas_and_what_is_unknown(hub: FakeHub, client
 
 async def test_an_event_of_another_shape_is_kept_raw(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("e-0"), b'id: e-1\ndata: {"type":"session-updated","cursor":[1]}\n\n', sync(2))
-    strange, event = await take(client.events(), 2)
-    assert (strange.type, strange.cursor, strange.raw["cursor"]) == ("unknown", "e-1", [1])
+    unknown, event = await take(client.events(), 2)
+    assert (unknown.type, unknown.cursor, unknown.raw["cursor"]) == ("unknown", "e-1", [1])
     assert event.cursor == "e-2"
 
 
-async def test_what_the_stream_says_about_itself_is_no_event(hub: FakeHub, client: AsyncClient) -> None:
+async def test_named_events_about_the_stream_are_not_returned(hub: FakeHub, client: AsyncClient) -> None:
     hub.stream(ready("e-0"), sync(1), b'event: closed\ndata: {"code":"token_expired"}\n\n')
     hub.stream(ready("e-1"), sync(2))
     assert [event.cursor for event in await take(client.events(), 2)] == ["e-1", "e-2"]
 
 
-async def test_an_endless_event_ends_the_connection(
+async def test_a_too_large_event_ends_the_connection(
     hub: FakeHub, client: AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "SseParser", lambda: SseParser(limit=1000))
@@ -245,14 +245,14 @@ def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
     assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
 
 
-def test_an_endless_event_is_refused() -> None:
+def test_a_too_large_event_is_refused() -> None:
     parser = SseParser(limit=1000)
     parser.feed(b"data: " + b"x" * 900)
     with pytest.raises(errors.TooLarge):
         parser.feed(b"x" * 200)
 
 
-def test_endless_lines_of_one_event_are_refused() -> None:
+def test_too_many_lines_of_one_event_are_refused() -> None:
     parser = SseParser(limit=1000)
     for _ in range(50):
         parser.feed(b"data: " + b"x" * 19 + b"\n")

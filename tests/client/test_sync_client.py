@@ -1,4 +1,4 @@
-"""`Client` is `AsyncClient` without await: the same methods, on a loop of its own."""
+"""`Client` has the methods of `AsyncClient` and runs them on an event loop of its own."""
 
 import asyncio
 import inspect
@@ -16,7 +16,7 @@ from farsteer.core import errors
 from farsteer.core.approvals import Approval
 from tests.client.fake_hub import URL, FakeHub
 from tests.client.test_stream import ready, sync
-from tests.client.test_turn import ASKED, FakeBackend, end, ev, says, start
+from tests.client.test_turn import ASKED, FakeTurnClient, end, ev, says, start
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_both_clients_and_both_sessions_have_the_same_methods() -> None:
     assert farsteer.AsyncClient is AsyncClient
 
 
-def test_signatures_survive_the_bridge() -> None:
+def test_signatures_and_docstrings_are_kept() -> None:
     assert [*inspect.signature(Client.send).parameters] == [*inspect.signature(AsyncClient.send).parameters]
     assert [*inspect.signature(Session.send).parameters] == [
         "self", "text", "attachments", "local_id", "delivery",
@@ -49,18 +49,18 @@ def test_signatures_survive_the_bridge() -> None:
     assert Session.send.__doc__ == AsyncClient.send.__doc__
 
 
-def test_calls_wait_for_their_answer(hub: FakeHub, client: Client) -> None:
+def test_calls_return_the_answer(hub: FakeHub, client: Client) -> None:
     hub.script(httpx.Response(200, json={"machines": []}))
     assert client.machines() == []
 
 
-def test_errors_arrive_as_they_are(hub: FakeHub, client: Client) -> None:
+def test_errors_are_raised_unchanged(hub: FakeHub, client: Client) -> None:
     hub.script(httpx.Response(404, json={"error": {"code": "not_found", "message": "no such session"}}))
     with pytest.raises(errors.NotFound, match="no such session"):
         client.session("s")
 
 
-def test_pages_follow_each_other(hub: FakeHub, client: Client) -> None:
+def test_pages_are_joined(hub: FakeHub, client: Client) -> None:
     def entry(seq: int) -> dict[str, Any]:
         content = {"kind": "agent_message", "messageId": str(seq), "text": str(seq)}
         return {"id": str(seq), "seq": seq, "role": "agent", "createdAt": 0, "content": content}
@@ -88,14 +88,14 @@ def test_events_are_an_iterator(hub: FakeHub, client: Client, monkeypatch: pytes
     assert list(events) == []
 
 
-def followed(client: Client, monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> Session:
+def followed(client: Client, monkeypatch: pytest.MonkeyPatch, fake: FakeTurnClient) -> Session:
     for name in ("session", "messages", "send", "answer", "follow"):
-        monkeypatch.setattr(client.aio, name, getattr(backend, name))
+        monkeypatch.setattr(client.aio, name, getattr(fake, name))
     return client.attach("s")
 
 
 def test_a_turn_is_an_iterator_with_a_result(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = followed(client, monkeypatch, FakeBackend(start(), says("Hello"), end()))
+    session = followed(client, monkeypatch, FakeTurnClient(start(), says("Hello"), end()))
     turn = session.turn("hello")
     assert turn.result is None
     assert "".join(update.text for update in turn) == "Hello"
@@ -106,8 +106,8 @@ def test_a_turn_is_an_iterator_with_a_result(client: Client, monkeypatch: pytest
 def test_ask_answers_and_the_callback_runs_in_the_callers_thread(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), says("Hello"), end())
-    session = followed(client, monkeypatch, backend)
+    fake = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), says("Hello"), end())
+    session = followed(client, monkeypatch, fake)
     threads: list[threading.Thread] = []
 
     def decide(asked: Approval) -> bool:
@@ -116,10 +116,10 @@ def test_ask_answers_and_the_callback_runs_in_the_callers_thread(
 
     assert str(session.ask("hello", on_approval=decide)) == "Hello"
     assert threads == [threading.main_thread()]
-    assert backend.answers == [("a", True)]
+    assert fake.answers == [("a", True)]
 
 
-def test_an_interrupted_call_does_not_go_on(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_call_is_cancelled(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
     async def endless(self: Turn) -> TurnUpdate:

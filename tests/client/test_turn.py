@@ -1,4 +1,4 @@
-"""A turn followed by whoever started it: only its own, complete, and ended once."""
+"""A turn returns its own updates only, all of them, and ends once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -21,8 +21,8 @@ ITEM = "item"
 ASKED = Approval(id="a", kind=ApprovalKind.PERMISSION, title="run ls", created_at=1)
 
 
-class FakeBackend:
-    """A session whose events a test writes beforehand; they arrive once the message was sent."""
+class FakeTurnClient:
+    """A client of a session with scripted events, which arrive once the message was sent."""
 
     def __init__(self, *events: SessionEvent | Delta | LiveEvent, seq: int = 10) -> None:
         self.log: list[Entry] = []
@@ -102,44 +102,44 @@ def says(text: str, message_id: str = "m") -> ev.AgentMessage:
     return ev.AgentMessage(message_id=message_id, text=text)
 
 
-def fragment(text: str, offset: int = 0, message_id: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Delta:
+def delta(text: str, offset: int = 0, message_id: str = "m", kind: DeltaKind = DeltaKind.MESSAGE) -> Delta:
     return Delta(message_id=message_id, kind=kind, text=text, offset=offset)
 
 
-async def follow(backend: FakeBackend, **options: Any) -> tuple[list[TurnUpdate], TurnResult]:
-    turn = Turn(backend, "s", "hello", **options)
+async def follow(client: FakeTurnClient, **options: Any) -> tuple[list[TurnUpdate], TurnResult]:
+    turn = Turn(client, "s", "hello", **options)
     async with asyncio.timeout(5):
         updates = [update async for update in turn]
     assert turn.result is not None
-    assert not backend.subscribed, "a turn that ended has let go of its stream"
+    assert not client.subscribed, "a turn that ended has closed its subscription"
     return updates, turn.result
 
 
 async def test_the_answer_streams_once_and_is_the_result() -> None:
-    backend = FakeBackend(start(), fragment("Hel"), fragment("lo", 3), says("Hello!"), end())
-    updates, result = await follow(backend)
-    assert backend.sent == ["hello"]
+    client = FakeTurnClient(start(), delta("Hel"), delta("lo", 3), says("Hello!"), end())
+    updates, result = await follow(client)
+    assert client.sent == ["hello"]
     assert [update.text for update in updates if update.text] == ["Hel", "lo", "!"]
     assert (str(result), result.reason, result.turn_id) == ("Hello!", TurnEndReason.END_TURN, "t")
 
 
-async def test_the_answer_is_the_last_message_and_thoughts_are_none() -> None:
-    backend = FakeBackend(
+async def test_the_answer_is_the_last_message_without_thoughts() -> None:
+    client = FakeTurnClient(
         start(),
         says("let me look", "m1"),
-        fragment("hmm", message_id="th", kind=DeltaKind.THOUGHT),
+        delta("hmm", message_id="th", kind=DeltaKind.THOUGHT),
         ev.AgentThought(message_id="th", text="hmm"),
         says("done", "m2"),
         end(),
     )
-    updates, result = await follow(backend)
+    updates, result = await follow(client)
     assert result.text == "done"
     assert "".join(update.text for update in updates) == "let me lookdone"
 
 
-async def test_a_turn_that_runs_before_ours_is_not_ours() -> None:
-    backend = FakeBackend(
-        fragment("old", message_id="before"),
+async def test_turns_that_run_before_are_ignored() -> None:
+    client = FakeTurnClient(
+        delta("old", message_id="before"),
         says("older answer", "before"),
         end(turn="other"),
         start("other-2", item="somebody else's"),
@@ -150,23 +150,23 @@ async def test_a_turn_that_runs_before_ours_is_not_ours() -> None:
         end(turn="other"),
         end(),
     )
-    updates, result = await follow(backend)
+    updates, result = await follow(client)
     assert result.text == "for us"
     assert "".join(update.text for update in updates) == "for us"
 
 
-async def test_fragments_that_overtake_the_start_are_kept() -> None:
-    backend = FakeBackend(
-        fragment("zzz", message_id="old"),
-        fragment("He"),
-        fragment("llo", 2),
+async def test_deltas_that_arrive_before_the_start_are_kept() -> None:
+    client = FakeTurnClient(
+        delta("zzz", message_id="old"),
+        delta("He"),
+        delta("llo", 2),
         says("zzz!", "old"),
         end(turn="other"),
         start(),
         says("Hello"),
         end(),
     )
-    updates, result = await follow(backend)
+    updates, result = await follow(client)
     assert [update.text for update in updates if update.text] == ["He", "llo"]
     assert result.text == "Hello"
 
@@ -179,45 +179,47 @@ async def test_fragments_that_overtake_the_start_are_kept() -> None:
         (ItemState.UNKNOWN, TurnEndReason.LOST),
     ],
 )
-async def test_a_message_that_never_became_a_turn_ends_too(state: ItemState, reason: TurnEndReason) -> None:
-    backend = FakeBackend(
+async def test_a_message_that_never_became_a_turn_has_a_result(
+    state: ItemState, reason: TurnEndReason
+) -> None:
+    client = FakeTurnClient(
         ev.QueueUpdate(item_id="other", state=ItemState.CANCELLED),
         ev.QueueUpdate(item_id=ITEM, state=ItemState.QUEUED),
         ev.QueueUpdate(item_id=ITEM, state=state, reason="because"),
     )
-    _, result = await follow(backend)
+    _, result = await follow(client)
     assert (result.turn_id, result.reason, result.error) == (None, reason, "because")
 
 
 async def test_a_gap_is_filled_from_the_log() -> None:
-    backend = FakeBackend(start(), fragment("He"), seq=100)
+    client = FakeTurnClient(start(), delta("He"), seq=100)
     for missed in (says("Hello"), says("and more", "m2"), end()):
-        backend.event(missed)
-    backend.live.append(Gap("gap", cursor="x-1"))
-    updates, result = await follow(backend)
+        client.event(missed)
+    client.live.append(Gap("gap", cursor="x-1"))
+    updates, result = await follow(client)
     assert "".join(update.text for update in updates) == "Helloand more"
     assert result.text == "and more"
 
 
 async def test_an_entry_that_comes_twice_counts_once() -> None:
-    backend = FakeBackend(start(), says("one"), end())
-    backend.live.insert(2, backend.live[1])
-    updates, _ = await follow(backend)
+    client = FakeTurnClient(start(), says("one"), end())
+    client.live.insert(2, client.live[1])
+    updates, _ = await follow(client)
     assert len(updates) == 3
 
 
 async def test_a_deleted_session_ends_the_turn() -> None:
-    backend = FakeBackend(start(), LiveEvent("session-removed"))
+    client = FakeTurnClient(start(), LiveEvent("session-removed"))
     with pytest.raises(errors.NotFound, match="deleted"):
-        await Turn(backend, "s", "hello").finish()
-    assert not backend.subscribed
+        await Turn(client, "s", "hello").finish()
+    assert not client.subscribed
 
 
-async def test_nobody_answers_unless_told_to() -> None:
-    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
-    updates, _ = await follow(backend)
+async def test_without_a_callback_nothing_is_answered() -> None:
+    client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), end())
+    updates, _ = await follow(client)
     assert [update.approval for update in updates if update.approval] == [ASKED]
-    assert backend.answers == []
+    assert client.answers == []
 
 
 async def test_the_callback_decides_and_none_leaves_it_open() -> None:
@@ -226,25 +228,25 @@ async def test_the_callback_decides_and_none_leaves_it_open() -> None:
         (Deny(message="no"), [("a", Deny(message="no"))]),
         (None, []),
     ):
-        backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
-        await follow(backend, on_approval=lambda asked, decision=decision: decision)
-        assert backend.answers == answers
+        client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), end())
+        await follow(client, on_approval=lambda asked, decision=decision: decision)
+        assert client.answers == answers
 
 
-async def test_the_callback_may_take_its_time() -> None:
+async def test_the_callback_may_be_a_coroutine_function() -> None:
     async def decide(asked: Approval) -> bool:
         await asyncio.sleep(0)
         return asked.title == "run ls"
 
-    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
-    await follow(backend, on_approval=decide)
-    assert backend.answers == [("a", True)]
+    client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), end())
+    await follow(client, on_approval=decide)
+    assert client.answers == [("a", True)]
 
 
-async def test_being_second_is_no_error() -> None:
-    backend = FakeBackend(start(), ev.ApprovalRequested(approval=ASKED), end())
-    backend.refusal = errors.AlreadyAnswered("somebody was first")
-    _, result = await follow(backend, on_approval=lambda asked: True)
+async def test_an_approval_that_somebody_else_answered_is_no_error() -> None:
+    client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), end())
+    client.refusal = errors.AlreadyAnswered("somebody was first")
+    _, result = await follow(client, on_approval=lambda asked: True)
     assert result.reason is TurnEndReason.END_TURN
 
 
@@ -257,31 +259,31 @@ async def test_being_second_is_no_error() -> None:
         (TurnEndReason.CANCELLED, errors.Conflict, ErrorCode.TURN_CANCELLED),
     ],
 )
-async def test_an_answer_that_never_came_is_an_error(
+async def test_a_turn_that_did_not_finish_raises(
     reason: TurnEndReason, kind: type[errors.FarsteerError], code: ErrorCode
 ) -> None:
-    _, result = await follow(FakeBackend(start(), says("so far"), end(reason, error="why")))
+    _, result = await follow(FakeTurnClient(start(), says("so far"), end(reason, error="why")))
     with pytest.raises(kind, match="why") as caught:
         result.check()
     assert caught.value.code is code
     assert caught.value.details["text"] == "so far"
 
 
-async def test_a_failed_send_lets_go_of_the_stream() -> None:
-    class Refusing(FakeBackend):
+async def test_a_failed_send_closes_the_subscription() -> None:
+    class Refusing(FakeTurnClient):
         async def send(self, *_: Any, **__: Any) -> MessageAccepted:
             raise errors.Conflict("full", code=ErrorCode.QUEUE_FULL)
 
-    backend = Refusing()
+    client = Refusing()
     with pytest.raises(errors.Conflict, match="full"):
-        await anext(Turn(backend, "s", "hello"))
-    assert not backend.subscribed
+        await anext(Turn(client, "s", "hello"))
+    assert not client.subscribed
 
 
-async def test_leaving_early_lets_go_of_the_stream() -> None:
-    backend = FakeBackend(start(), says("one"), end())
-    async with Turn(backend, "s", "hello") as turn:
+async def test_leaving_early_closes_the_subscription() -> None:
+    client = FakeTurnClient(start(), says("one"), end())
+    async with Turn(client, "s", "hello") as turn:
         await anext(turn)
-    assert not backend.subscribed
+    assert not client.subscribed
     with pytest.raises(errors.Conflict, match="no longer followed"):
         await turn.finish()

@@ -47,7 +47,7 @@ async def test_a_conversation(stack: Stack, client: AsyncClient) -> None:
     assert said == ["slow 5", "say exactly this"]
 
 
-async def test_two_who_ask_at_once_get_each_their_own_answer(stack: Stack, client: AsyncClient) -> None:
+async def test_concurrent_questions_get_their_own_answers(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     answers = await asyncio.gather(*(session.ask(f"say {n}") for n in range(5)))
     assert [str(answer) for answer in answers] == [str(n) for n in range(5)]
@@ -102,7 +102,7 @@ async def test_a_crash_is_an_error_and_the_session_goes_on(stack: Stack, client:
     assert str(await session.ask("say still here")) == "still here"
 
 
-async def test_abort_ends_the_turn_for_who_follows_it(stack: Stack, client: AsyncClient) -> None:
+async def test_abort_ends_the_followed_turn(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     async with session.turn("slow 1000") as turn:
         async for update in turn:
@@ -112,7 +112,7 @@ async def test_abort_ends_the_turn_for_who_follows_it(stack: Stack, client: Asyn
         assert (await turn.finish()).reason is TurnEndReason.CANCELLED
 
 
-async def test_the_life_of_a_session(stack: Stack, client: AsyncClient) -> None:
+async def test_a_session_from_start_to_delete(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(
         stack.directory(), agent="demo", permission_mode="acceptEdits", model="demo-1-mini"
     )
@@ -163,7 +163,7 @@ async def test_pages_forwards_and_backwards(stack: Stack, client: AsyncClient) -
     assert [entry.seq async for entry in session.history(before=11)] == forwards[9::-1]
 
 
-async def test_attachments_typing_and_who_is_there(stack: Stack, client: AsyncClient) -> None:
+async def test_attachments_typing_and_online_users(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     await session.ask("hello", attachments=[NewAttachment(name="a.txt", data="aGVsbG8=")])
     users = [entry async for entry in session.messages() if entry.role is Role.USER]
@@ -192,9 +192,7 @@ async def test_machines_agents_health_and_tokens(client: AsyncClient) -> None:
             await other.machines()
 
 
-async def test_a_session_that_cannot_be_says_why_and_what_was_tried(
-    stack: Stack, client: AsyncClient
-) -> None:
+async def test_a_failed_creation_says_why_and_what_was_tried(stack: Stack, client: AsyncClient) -> None:
     with pytest.raises(errors.Unprocessable) as caught:
         await client.start("/does/not/exist", agent="demo")
     assert caught.value.code is ErrorCode.DIRECTORY_MISSING
@@ -217,7 +215,7 @@ async def test_a_stream_cut_again_and_again_misses_nothing(
 ) -> None:
     monkeypatch.setattr(stream, "FIRST_DELAY", 0.01)
     session = await client.start(stack.directory(), agent="demo")
-    async with proxy(stack.url) as road, AsyncClient(road.url, OWNER) as far:
+    async with proxy(stack.url) as link, AsyncClient(link.url, OWNER) as far:
         seqs: list[int] = []
         async with far.events(session.id, types=["message-received"]) as events:
             asking = asyncio.create_task(session.ask("flood 600"))
@@ -225,7 +223,7 @@ async def test_a_stream_cut_again_and_again_misses_nothing(
                 assert event.entry is not None
                 seqs.append(event.entry.seq)
                 if len(seqs) % 97 == 0:
-                    road.cut()
+                    link.cut()
                 if event.entry.content.__class__.__name__ == "TurnEnd":
                     break
         await asking
@@ -238,13 +236,13 @@ async def test_a_turn_is_followed_through_cuts(
 ) -> None:
     monkeypatch.setattr(stream, "FIRST_DELAY", 0.01)
     session = await client.start(stack.directory(), agent="demo")
-    async with proxy(stack.url) as road, AsyncClient(road.url, OWNER) as far:
+    async with proxy(stack.url) as link, AsyncClient(link.url, OWNER) as far:
         text = ""
         async with far.attach(session.id).turn("slow 20") as turn:
             async for update in turn:
                 text += update.text
                 if update.delta and len(text) % 3 == 0:
-                    road.cut()
+                    link.cut()
         assert turn.result is not None
         assert text == turn.result.text
         assert len(text.split()) == 20
@@ -260,7 +258,7 @@ async def test_without_arguments_it_finds_the_hub_of_this_home(
         assert len(await client.machines()) == 1
 
 
-async def test_the_same_without_await(stack: Stack) -> None:
+async def test_the_synchronous_client(stack: Stack) -> None:
     def script() -> tuple[str, list[str]]:
         with Client(stack.url, OWNER) as client:
             session = client.start(stack.directory(), agent="demo")
@@ -284,9 +282,7 @@ async def seq_of(client: AsyncClient, session_id: str, text: str) -> int:
     raise AssertionError(f"nobody said {text!r}")
 
 
-async def test_rewinding_takes_a_message_back_from_the_agent_and_from_the_disk(
-    stack: Stack, client: AsyncClient
-) -> None:
+async def test_rewinding_removes_a_message_and_restores_files(stack: Stack, client: AsyncClient) -> None:
     directory = Path(stack.directory())
     session = await client.start(directory, agent="demo", yolo=True)
     await session.ask("remember the dolphin")
@@ -302,7 +298,9 @@ async def test_rewinding_takes_a_message_back_from_the_agent_and_from_the_disk(
         await session.rewind(done.first_seq)
 
 
-async def test_a_fork_knows_the_past_and_leaves_its_source_alone(stack: Stack, client: AsyncClient) -> None:
+async def test_a_fork_has_the_history_and_does_not_change_its_source(
+    stack: Stack, client: AsyncClient
+) -> None:
     session = await client.start(stack.directory(), agent="demo", title="source")
     await session.ask("remember the dolphin")
     await session.ask("remember the whale")
@@ -314,7 +312,7 @@ async def test_a_fork_knows_the_past_and_leaves_its_source_alone(stack: Stack, c
     assert (await fork.view()).title == "branch"
 
 
-async def test_an_export_can_be_kept_and_read(stack: Stack, client: AsyncClient) -> None:
+async def test_export_as_jsonl_and_markdown(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     await session.ask("say something worth keeping")
     lines = b"".join([piece async for piece in session.export()]).splitlines()
@@ -350,9 +348,7 @@ async def test_a_stored_conversation_is_listed_and_belongs_to_its_session(
     assert session.id in refused.value.message
 
 
-async def test_a_message_can_overtake_the_queue_or_go_into_the_turn(
-    stack: Stack, client: AsyncClient
-) -> None:
+async def test_a_message_can_go_first_or_into_the_running_turn(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     await session.send("slow 400")
 
@@ -375,7 +371,7 @@ async def test_a_message_can_overtake_the_queue_or_go_into_the_turn(
     assert steered.state is ItemState.ACCEPTED
 
 
-def test_the_same_without_an_event_loop(home: Path) -> None:
+def test_the_synchronous_client_forks_and_exports(home: Path) -> None:
     async def serve(ready: asyncio.Event, over: asyncio.Event, urls: list[str]) -> None:
         async with farsteer(home) as stack:
             urls += [stack.url, stack.directory()]
