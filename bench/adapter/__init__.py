@@ -1,1 +1,1 @@
-"""An agent for benchmarks, brought to `farsteer up` as any third party brings one: by an entry point on its path."""
+"""An agent for benchmarks, provided to `farsteer up` as a third party provides one: with an entry point on its path."""

@@ -1,4 +1,4 @@
-"""The demo agent's adapter, on the process of `agent.py`."""
+"""The adapter of the demo agent, with the process of `agent.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The demo agent with one more command: `emit <count> <per second>` says marked messages, at once or paced.
+"""The demo agent with commands for benchmarks, which put the current time into messages.
 
-It is apart from the demo agent because that one always does the same, and a time of birth never is the same.
+They are not commands of the demo agent itself, because its output must not depend on the time.
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from bench import wire
 from farsteer.agents.demo import agent
-from farsteer.agents.demo.commands import misbehaving
+from farsteer.agents.demo.commands import COMMANDS
 from farsteer.agents.demo.turn import Turn
 
+BENCHMARKS = COMMANDS.add_group("Benchmarks")
 
-@misbehaving("emit <count> <per second>", "says that many messages, for a benchmark")
+
+@BENCHMARKS.command("emit <count> <per second>", "sends that many messages; at the rate 0, as fast as it can")
 def emit(turn: Turn, argument: str) -> None:
     messages, rate = argument.split()
     pace = wire.Pace(float(rate)) if float(rate) else None
-    out = turn.session.out
+    writer = turn.session.writer
     for number in range(int(messages)):
         text = wire.text(number, pace and pace.born(number))
-        line = out.line("message", message=f"b.{number}", text=text)
+        line = writer.encode("message", message=f"b.{number}", text=text)
         if pace is not None:
             time.sleep(pace.wait(number))
-        out.raw(line)
+        writer.write(line)
 
 
-@misbehaving("chunks <count> <per second>", "streams a message of moments, for a benchmark")
+@BENCHMARKS.command("chunks <count> <per second>", "streams a message of that many timestamps")
 def chunks(turn: Turn, argument: str) -> None:
     count, rate = argument.split()
     message, text = turn.session.new_id("b"), ""
     for _ in range(int(count)):
         turn.pause(1 / float(rate))
-        moment = f"{time.monotonic_ns()} "
-        turn.session.out.send("delta", kind="message", message=message, text=moment)
-        text += moment
-    turn.session.out.send("message", message=message, text=text)
+        timestamp = f"{time.monotonic_ns()} "
+        turn.session.writer.send("delta", kind="message", message=message, text=timestamp)
+        text += timestamp
+    turn.session.writer.send("message", message=message, text=text)
 
 
-@misbehaving("arrived", "says when it read this, for a benchmark")
+@BENCHMARKS.command("arrived", "sends the time at which it read this message")
 def arrived(turn: Turn, argument: str) -> None:
-    turn.session.out.send("message", message="b.arrived", text=str(time.monotonic_ns()))
+    turn.session.writer.send("message", message="b.arrived", text=str(time.monotonic_ns()))
 
 
 if __name__ == "__main__":

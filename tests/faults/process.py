@@ -34,7 +34,7 @@ RUNNER_STEPS = (
     "farsteer.runner.session.agent_calls:MessageDelivery.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
-    "farsteer.agents.demo.launch:DemoLaunch._hear",
+    "farsteer.agents.demo.launch:DemoLaunch._receive",
     "farsteer.link.websocket:RunnerWebSocketTransport.send",
     "farsteer.link.websocket:RunnerWebSocketTransport.receive",
     "farsteer.storage.writer:Writer._commit",
@@ -43,7 +43,7 @@ AGENT_STEPS = (
     "farsteer.runner.session.agent_calls:MessageDelivery.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
-    "farsteer.agents.demo.launch:DemoLaunch._hear",
+    "farsteer.agents.demo.launch:DemoLaunch._receive",
     "farsteer.agents.demo.launch:DemoLaunch._open",
 )
 STEPS = {"hub": HUB_STEPS, "runner": RUNNER_STEPS, "agent": AGENT_STEPS}

@@ -12,7 +12,7 @@ from tests.agents.demo.test_conformance import TestDemo as Suite
 
 @pytest.fixture
 async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
-    """A place to play with the demo agent; everything it said is held to the rules at the end."""
+    """A harness for the demo agent. At its end it checks the output rules."""
     harness = Harness(DemoAdapter(), Suite.prompts, tmp_path, step_timeout=10.0)
     yield harness
     await harness.close()

@@ -1,4 +1,4 @@
-"""The demo agent passes the suite that every adapter must pass, and on both event loops what concerns its process."""
+"""The demo agent passes the conformance suite, and the contracts about its process also on uvloop."""
 
 from __future__ import annotations
 

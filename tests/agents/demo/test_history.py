@@ -10,7 +10,7 @@ ID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
 
-def told(folder: Path, *texts: str) -> History:
+def make_history(folder: Path, *texts: str) -> History:
     history = History.create(str(folder), ID)
     for text in texts:
         history.add({"role": "user", "anchor": f"at {text}", "text": text})
@@ -21,21 +21,21 @@ def texts(history: History) -> list[str]:
     return [record["text"] for record in history.messages]
 
 
-def test_nothing_is_on_the_disk_before_the_first_message(tmp_path: Path) -> None:
-    told(tmp_path)
+def test_no_file_is_written_before_the_first_message(tmp_path: Path) -> None:
+    make_history(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert not has_messages(str(tmp_path), ID)
 
 
-def test_what_was_said_is_resumed(tmp_path: Path) -> None:
-    told(tmp_path, "one", "zwei 🎉")
+def test_messages_are_resumed(tmp_path: Path) -> None:
+    make_history(tmp_path, "one", "zwei 🎉")
     assert has_messages(str(tmp_path), ID)
     assert texts(History.resume(str(tmp_path), ID)) == ["one", "zwei 🎉"]
     assert (tmp_path / f"{ID}.jsonl").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_torn_last_line_is_forgotten_and_not_continued(tmp_path: Path) -> None:
-    told(tmp_path, "one", "two")
+def test_an_incomplete_last_line_is_dropped(tmp_path: Path) -> None:
+    make_history(tmp_path, "one", "two")
     path = tmp_path / f"{ID}.jsonl"
     path.write_bytes(path.read_bytes()[:-5])
     history = History.resume(str(tmp_path), ID)
@@ -44,21 +44,21 @@ def test_a_torn_last_line_is_forgotten_and_not_continued(tmp_path: Path) -> None
     assert texts(History.resume(str(tmp_path), ID)) == ["one", "three"]
 
 
-def test_a_torn_only_line_is_no_conversation(tmp_path: Path) -> None:
+def test_a_single_incomplete_line_is_not_a_conversation(tmp_path: Path) -> None:
     (tmp_path / f"{ID}.jsonl").write_bytes(b'{"role":"user"')
     assert not has_messages(str(tmp_path), ID)
-    history = told(tmp_path, "fresh")
+    history = make_history(tmp_path, "fresh")
     assert texts(History.resume(str(tmp_path), ID)) == texts(history) == ["fresh"]
 
 
-def test_a_cut_is_on_the_disk_before_anything_else_happens(tmp_path: Path) -> None:
-    told(tmp_path, "one", "two", "three")
+def test_a_cut_is_written_at_once(tmp_path: Path) -> None:
+    make_history(tmp_path, "one", "two", "three")
     History.resume(str(tmp_path), ID, "at two")
     assert texts(History.resume(str(tmp_path), ID)) == ["one", "two"]
 
 
 def test_a_fork_copies_and_leaves_its_source(tmp_path: Path) -> None:
-    told(tmp_path, "one", "two")
+    make_history(tmp_path, "one", "two")
     fork = History.fork(str(tmp_path), ID, OTHER, "at one")
     fork.add({"role": "user", "anchor": "x", "text": "new"})
     assert texts(History.resume(str(tmp_path), OTHER)) == ["one", "new"]
@@ -76,16 +76,18 @@ def test_a_fork_copies_and_leaves_its_source(tmp_path: Path) -> None:
     ],
     ids=["create", "resume", "cut", "fork of nothing", "fork onto itself"],
 )
-def test_what_cannot_be_opened_says_why_and_changes_nothing(tmp_path: Path, act, reason: str) -> None:
-    told(tmp_path, "one")
+def test_a_conversation_that_cannot_be_opened_has_a_reason_and_is_unchanged(
+    tmp_path: Path, act, reason: str
+) -> None:
+    make_history(tmp_path, "one")
     with pytest.raises(HistoryError) as caught:
         act(str(tmp_path))
     assert caught.value.reason == reason
     assert texts(History.resume(str(tmp_path), ID)) == ["one"]
 
 
-def test_a_damaged_file_is_not_taken_for_a_conversation(tmp_path: Path) -> None:
-    told(tmp_path, "one")
+def test_a_damaged_file_is_not_a_conversation(tmp_path: Path) -> None:
+    make_history(tmp_path, "one")
     path = tmp_path / f"{ID}.jsonl"
     path.write_bytes(b"not json\n" + path.read_bytes())
     with pytest.raises(HistoryError) as caught:
@@ -93,7 +95,7 @@ def test_a_damaged_file_is_not_taken_for_a_conversation(tmp_path: Path) -> None:
     assert caught.value.reason == "damaged"
 
 
-def test_a_file_says_where_the_conversation_takes_place(tmp_path: Path) -> None:
+def test_a_file_holds_the_directory_of_the_conversation(tmp_path: Path) -> None:
     history = History.create(str(tmp_path), ID, "/somewhere")
     assert not has_messages(str(tmp_path), ID)
     history.add({"role": "user", "anchor": "x", "text": "one"})
@@ -103,32 +105,32 @@ def test_a_file_says_where_the_conversation_takes_place(tmp_path: Path) -> None:
     assert History.fork(str(tmp_path), ID, OTHER, directory="/elsewhere").directory == "/elsewhere"
 
 
-def test_a_file_of_an_earlier_version_learns_its_place_when_something_is_added(tmp_path: Path) -> None:
-    told(tmp_path, "one")
+def test_a_file_of_an_earlier_version_gets_its_directory_with_the_next_record(tmp_path: Path) -> None:
+    make_history(tmp_path, "one")
     assert History.resume(str(tmp_path), ID).directory == ""
     History.resume(str(tmp_path), ID, directory="/somewhere").add({"role": "allow", "tool": "run"})
     again = History.resume(str(tmp_path), ID)
     assert (again.directory, texts(again)) == ("/somewhere", ["one"])
 
 
-def test_a_place_alone_is_no_conversation(tmp_path: Path) -> None:
+def test_a_file_with_only_a_directory_is_not_a_conversation(tmp_path: Path) -> None:
     (tmp_path / f"{ID}.jsonl").write_bytes(b'{"role":"about","directory":"/somewhere"}\n')
     assert not has_messages(str(tmp_path), ID)
     with pytest.raises(HistoryError, match="no conversation"):
         History.resume(str(tmp_path), ID)
-    assert texts(told(tmp_path, "fresh")) == ["fresh"]
+    assert texts(make_history(tmp_path, "fresh")) == ["fresh"]
 
 
-def test_a_cut_at_a_thought_loses_what_was_said_after_it(tmp_path: Path) -> None:
-    history = told(tmp_path, "one")
+def test_a_cut_at_a_thought_removes_the_message_after_it(tmp_path: Path) -> None:
+    history = make_history(tmp_path, "one")
     history.add({"role": "thought", "anchor": "t", "text": "hm"})
     history.add({"role": "agent", "anchor": "a", "text": "yes"})
     assert texts(History.resume(str(tmp_path), ID, "a")) == ["one", "hm", "yes"]
     assert texts(History.resume(str(tmp_path), ID, "t")) == ["one", "hm"]
 
 
-def test_permissions_for_the_session_are_kept_apart_from_what_was_said(tmp_path: Path) -> None:
-    history = told(tmp_path, "one")
+def test_permissions_for_the_session_are_stored_and_are_not_messages(tmp_path: Path) -> None:
+    history = make_history(tmp_path, "one")
     history.add({"role": "allow", "tool": "run"})
     again = History.resume(str(tmp_path), ID)
-    assert (texts(again), again.allowed) == (["one"], {"run"})
+    assert (texts(again), again.allowed_tools) == (["one"], {"run"})

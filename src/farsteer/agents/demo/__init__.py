@@ -1,12 +1,12 @@
-"""The demo agent: a process of its own that needs no key and no network and always does the same.
+"""The demo agent: a separate process that needs no API key and no network and behaves deterministically.
 
-The modules that run inside that process import the standard library and `farsteer.core.modes` only, so that it is
-ready in a few hundredths of a second; `adapter`, `launch`, `protocol` and `conversations` are our side of the pipe.
+`adapter`, `launch` and `protocol` run in the runner. All other modules run in the agent's process; they import only the
+standard library and `farsteer.core.modes`, so that the process is ready in a few hundredths of a second.
 """
 
 
 def help_text() -> str:
-    """What one can type to the demo agent."""
-    from farsteer.agents.demo.repertoire import COMMANDS
+    """Return the list of everything that can be typed to the demo agent."""
+    from farsteer.agents.demo.commands import COMMANDS
 
-    return COMMANDS.help()
+    return COMMANDS.help_text()

@@ -1,10 +1,10 @@
-"""Copies of files as they were before the agent changed them, so that a rewind can bring them back.
+"""Copies of files from before the agent changed them, so that a rewind can restore them.
 
-A copy is a file named by its digest in a folder beside the conversation, on the disk before the record that names it,
-which is there before the change. The record stands in the conversation behind the message that led to the change, so
-what a file was when a message was sent is its first copy after it. What a shell command changes is not noticed.
+A copy is a file named by its digest, in a folder next to the conversation. It is on disk before the record that names
+it, and the record is on disk before the file changes. The record follows the message that caused the change, so the
+state of a file when a message was sent is its first copy after that message. Changes by shell commands are not copied.
 
-A cut keeps the copies. A fork begins with none of them: files that its source changed are named and left alone.
+A cut keeps all copies. A fork starts without copies: files that its source changed are reported and not restored.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ import stat
 import threading
 from typing import Any
 
-from farsteer.agents.demo.history import History, Record, store
+from farsteer.agents.demo.history import History, Record, write_atomically
 
-LARGEST = 4 * 1024 * 1024
-"""A file above it is not copied."""
-ALTOGETHER = 32 * 1024 * 1024
-"""Copies of one conversation; past it no more are made."""
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""Larger files are not copied."""
+MAX_TOTAL_BYTES = 32 * 1024 * 1024
+"""When the copies of one conversation have reached this size, no more are made."""
 _REASON_CHARS = 500
 
 
 class Unrestorable(Exception):
-    """Left alone on purpose; the message says why."""
+    """The file is deliberately not restored; the message says why."""
 
 
-class Copies:
+class FileCopies:
     def __init__(self, folder: str, directory: str, history: History) -> None:
         self._folder = folder
         self._directory = os.path.realpath(directory)
         self._history = history
         self._used: int | None = None
-        self.changing = threading.Lock()
-        """Held over a copy and the change it is for, and while a message is stored: which was first is certain."""
+        self.lock = threading.Lock()
+        """Held over a copy and its change, and while a message is stored, so that their order is certain."""
 
-    def keep(self, path: str) -> None:
-        """Copy the file that is about to change. `path` is real and in the directory. Raises OSError."""
+    def save(self, path: str) -> None:
+        """Copy a file that is about to change. `path` must be a real path in the directory. Raises OSError."""
         name = os.path.relpath(path, self._directory)
         for record in reversed(self._history.records):
             if record["role"] == "user":
                 break
             if record["role"] == "copy" and record["path"] == name:
                 return
-        self._history.add({"role": "copy", "path": name, **self._copied(path)})
+        self._history.add({"role": "copy", "path": name, **self._copy(path)})
 
     def restore(self, message: str, after: str | None) -> dict[str, Any]:
-        """Make the files what they were when that message was sent, and tell which are and which are not."""
-        found = self._after(message, after)
+        """Restore the files to their state when a message was sent. Returns the fields of a `restored` line."""
+        found = self._records_from(message, after)
         if found is None:
             return {"status": "failed", "restored": [], "skipped": [], "reason": "there is no such message"}
         wanted: dict[str, Record] = {}
@@ -57,60 +57,60 @@ class Copies:
                 wanted.setdefault(record["path"], record)
         restored: list[str] = []
         skipped: dict[str, str] = {}
-        broken = False
+        failed = False
         for name, record in wanted.items():
             try:
-                self._bring_back(name, record)
+                self._restore_file(name, record)
             except Unrestorable as reason:
                 skipped[name] = f"{name} {reason}"
             except OSError as error:
-                skipped[name], broken = f"{name}: {error.strerror or error}", True
+                skipped[name], failed = f"{name}: {error.strerror or error}", True
             else:
                 restored.append(name)
-        status = "full" if not skipped else "failed" if broken and not restored else "partial"
+        status = "full" if not skipped else "failed" if failed and not restored else "partial"
         reason = "; ".join(skipped.values())[:_REASON_CHARS] or None
         return {"status": status, "restored": restored, "skipped": [*skipped], "reason": reason}
 
-    def lose(self) -> None:
-        """For those who want to see a restore fail."""
+    def delete_all(self) -> None:
+        """Delete all copies, to make a later restore fail."""
         import shutil
 
         shutil.rmtree(self._folder, ignore_errors=True)
         self._used = None
 
-    def _after(self, message: str, after: str | None) -> list[Record] | None:
+    def _records_from(self, message: str, after: str | None) -> list[Record] | None:
+        """Return the records from a message on, or None if there is no such message."""
         records = self._history.records
         sent = [index for index, record in enumerate(records) if record["role"] == "user"]
         for index in sent:
             if records[index]["anchor"] == message:
                 return records[index:]
-        # An older message has another name: it is the first behind the anchor, or of all.
-        begin = -1 if after is None else _index(records, after)
-        return None if begin is None else next((records[index:] for index in sent if index > begin), None)
+        # A message that is stored under another id is the first one after the anchor, or the first of all.
+        start = -1 if after is None else _find_anchor(records, after)
+        return None if start is None else next((records[index:] for index in sent if index > start), None)
 
-    # -- copying
-
-    def _copied(self, path: str) -> Record:
+    def _copy(self, path: str) -> Record:
+        """Copy a file. Returns the fields of its record: none if it does not exist, or why it is skipped."""
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return {"skipped": "is no regular file"}
-        if found.st_size > LARGEST:
+        if status.st_size > MAX_FILE_BYTES:
             return {"skipped": "is too large to be copied"}
         with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
-        if len(data) > LARGEST or not self._fits(len(data)):
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES or not self._fits(len(data)):
             return {"skipped": "is too large to be copied"}
-        return {"copy": self._store(data), "mode": stat.S_IMODE(found.st_mode)}
+        return {"copy": self._store(data), "mode": stat.S_IMODE(status.st_mode)}
 
     def _fits(self, size: int) -> bool:
         if self._used is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             with os.scandir(self._folder) as entries:
                 self._used = sum(entry.stat().st_size for entry in entries)
-        return self._used + size <= ALTOGETHER
+        return self._used + size <= MAX_TOTAL_BYTES
 
     def _store(self, data: bytes) -> str:
         import hashlib
@@ -118,13 +118,11 @@ class Copies:
         digest = hashlib.sha256(data).hexdigest()
         path = os.path.join(self._folder, digest)
         if not os.path.exists(path):
-            store(path, data)
+            write_atomically(path, data)
             self._used = (self._used or 0) + len(data)
         return digest
 
-    # -- bringing back
-
-    def _bring_back(self, name: str, record: Record) -> None:
+    def _restore_file(self, name: str, record: Record) -> None:
         path = os.path.normpath(os.path.join(self._directory, name))
         if os.path.commonpath([self._directory, path]) != self._directory:
             raise Unrestorable("is outside of the directory")
@@ -138,19 +136,19 @@ class Copies:
         with open(os.path.join(self._folder, os.path.basename(str(record["copy"]))), "rb") as copy:
             data = copy.read()
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _put(path, data, int(record.get("mode", 0o600)))
+        _replace(path, data, int(record.get("mode", 0o600)))
 
 
-def folder_of(state: str, session: str) -> str:
+def copies_path(state: str, session: str) -> str:
     return os.path.join(state, f"{session}.copies")
 
 
-def _index(records: list[Record], anchor: str) -> int | None:
+def _find_anchor(records: list[Record], anchor: str) -> int | None:
     return next((index for index, record in enumerate(records) if record.get("anchor") == anchor), None)
 
 
-def _put(path: str, data: bytes, mode: int) -> None:
-    """Whole or not at all, and in nobody's way."""
+def _replace(path: str, data: bytes, mode: int) -> None:
+    """Replace a file atomically, through a draft with a name that is not in use."""
     draft = f"{path}.{os.urandom(4).hex()}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,9 +1,10 @@
-"""The conversation on disk: one JSON line per record, each on the disk before it counts as said.
+"""The conversation on disk: a JSON line per record, written and synced before it counts as sent.
 
-The first line says where the conversation takes place, `{"role": "about", "directory": ...}`; files of earlier versions
-have none and get one when something is added. What was said is `{"role": "user"|"thought"|"agent", "anchor": ...,
-"text": ..., "partial"?: true}`, `{"role": "allow", "tool": ...}` is a permission that was given for the whole session,
-and `{"role": "copy", ...}` belongs to `copies`. A torn last line, left by a crash, is cut off before anything is added.
+The first record, `{"role": "about", "directory": ...}`, says where the conversation takes place. Files of earlier
+versions have none; they get one with the next record. Messages are `{"role": "user"|"thought"|"agent", "anchor": ...,
+"text": ..., "partial"?: true}`. `{"role": "allow", "tool": ...}` is a permission for the whole session, and
+`{"role": "copy", ...}` belongs to `copies`. An incomplete last line, left by a crash, is removed before a record is
+added.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import threading
 from typing import Any, cast
 
 Record = dict[str, Any]
-SAID = ("user", "thought", "agent")
+_MESSAGE_ROLES = ("user", "thought", "agent")
 
 
 class HistoryError(Exception):
-    """The conversation cannot be opened as asked. `reason` is stable."""
+    """The conversation cannot be opened. `reason` is sent to the client."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -26,6 +27,8 @@ class HistoryError(Exception):
 
 
 class History:
+    """The records of one conversation. Create it with `create`, `resume` or `fork`, which raise HistoryError."""
+
     def __init__(self, path: str, directory: str, records: list[Record]) -> None:
         self._path = path
         self.directory = directory
@@ -35,73 +38,71 @@ class History:
 
     @classmethod
     def create(cls, folder: str, session: str, directory: str = "") -> History:
-        """A conversation that has no file before its first message."""
-        path = path_of(folder, session)
-        if os.path.exists(path) and load(path)[1]:
+        """Create a conversation. Its file is written with the first record."""
+        path = history_path(folder, session)
+        if os.path.exists(path) and load_records(path)[1]:
             raise HistoryError("already_in_use", f"session {session} is already in use")
         return cls(path, directory, [])
 
     @classmethod
     def resume(cls, folder: str, session: str, cut_at: str | None = None, directory: str = "") -> History:
-        path = path_of(folder, session)
-        known, records = read(folder, session)
+        """Open a stored conversation. With `cut_at`, first remove what follows that anchor."""
+        path = history_path(folder, session)
+        known, records = read_conversation(folder, session)
         history = cls(path, known or directory, records)
         if cut_at is not None:
             history.records = _cut(records, cut_at)
-            history._replace()
+            history._rewrite()
         return history
 
     @classmethod
     def fork(
         cls, folder: str, source: str, session: str, cut_at: str | None = None, directory: str = ""
     ) -> History:
-        """A new conversation with the beginning of another one, which is only read."""
+        """Create a conversation with the records of `source`, up to `cut_at`. The source stays unchanged."""
         history = cls.create(folder, session, directory)
-        _, records = read(folder, source)
+        _, records = read_conversation(folder, source)
         if cut_at is not None:
             records = _cut(records, cut_at)
-        history.records = [_of_the_source(record) for record in records]
-        history._replace()
+        history.records = [_forked(record) for record in records]
+        history._rewrite()
         return history
 
     @property
     def messages(self) -> list[Record]:
-        """What was said and thought, by both."""
-        return [record for record in self.records if record["role"] in SAID]
+        """The messages and thoughts of both sides."""
+        return [record for record in self.records if record["role"] in _MESSAGE_ROLES]
 
     @property
-    def allowed(self) -> set[str]:
+    def allowed_tools(self) -> set[str]:
         return {record["tool"] for record in self.records if record["role"] == "allow"}
 
     def add(self, record: Record) -> None:
-        """Returns when the record is on the disk."""
+        """Append a record. Returns when it is on disk."""
         with self._lock:
             if self._descriptor is None:
-                self._begin(record)
+                # The first record of this process rewrites the file, which removes an incomplete last line.
+                self._rewrite(record)
+                self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
             else:
-                _write(self._descriptor, _encode(record))
+                _write_all(self._descriptor, _encode(record))
                 os.fsync(self._descriptor)
             self.records.append(record)
 
-    def _begin(self, record: Record) -> None:
-        """Write the file anew, without the torn line that a crash may have left, and not before there is a message."""
-        self._replace(record)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-
-    def _replace(self, *more: Record) -> None:
-        """Write the whole file anew, so that a crash leaves the old one or the new one."""
+    def _rewrite(self, *more: Record) -> None:
+        """Replace the file atomically: a crash leaves the old or the new one."""
         about = [{"role": "about", "directory": self.directory}] if self.directory else []
-        store(self._path, b"".join(map(_encode, [*about, *self.records, *more])))
+        write_atomically(self._path, b"".join(map(_encode, [*about, *self.records, *more])))
 
 
-def path_of(folder: str, session: str) -> str:
+def history_path(folder: str, session: str) -> str:
     return os.path.join(folder, f"{session}.jsonl")
 
 
 def has_messages(folder: str, session: str) -> bool:
-    """At least one message was stored: a person's, for with that a conversation begins."""
+    """Whether at least one message is stored. The first record after `about` is always a person's message."""
     try:
-        with open(path_of(folder, session), "rb") as file:
+        with open(history_path(folder, session), "rb") as file:
             first = file.readline()
             if first.startswith(b'{"role":"about"'):
                 first = file.readline()
@@ -110,33 +111,33 @@ def has_messages(folder: str, session: str) -> bool:
         return False
 
 
-def read(folder: str, session: str) -> tuple[str, list[Record]]:
-    """The directory of a stored conversation, empty if it is not known, and all of its records."""
-    path = path_of(folder, session)
-    directory, records = load(path) if os.path.exists(path) else ("", [])
+def read_conversation(folder: str, session: str) -> tuple[str, list[Record]]:
+    """Return the directory of a stored conversation, empty if unknown, and its records. Raises HistoryError."""
+    path = history_path(folder, session)
+    directory, records = load_records(path) if os.path.exists(path) else ("", [])
     if not records:
         raise HistoryError("not_found", f"no conversation {session}")
     return directory, records
 
 
-def load(path: str, limit: int = -1) -> tuple[str, list[Record]]:
-    """What the whole lines in the first `limit` bytes of a file say."""
+def load_records(path: str, limit: int = -1) -> tuple[str, list[Record]]:
+    """Return the directory and the records of the complete lines in the first `limit` bytes of a file."""
     with open(path, "rb") as file:
-        *whole, _torn = file.read(limit).split(b"\n")
+        *lines, _incomplete = file.read(limit).split(b"\n")
     try:
-        records = [_checked(json.loads(line)) for line in whole]
+        records = [_check_record(json.loads(line)) for line in lines]
     except ValueError:
         raise HistoryError("damaged", f"{os.path.basename(path)} is damaged") from None
     about = records.pop(0) if records and records[0]["role"] == "about" else {}
     return str(about.get("directory", "")), records
 
 
-def store(path: str, data: bytes) -> None:
-    """A file of ours, whole or not at all."""
+def write_atomically(path: str, data: bytes) -> None:
+    """Write a private file and sync it, so that it exists as a whole or not at all."""
     draft = f"{path}.new"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        _write(descriptor, data)
+        _write_all(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -144,14 +145,14 @@ def store(path: str, data: bytes) -> None:
     _sync_folder(path)
 
 
-def _checked(record: object) -> Record:
-    """Somebody else's JSON lines are no conversation."""
+def _check_record(record: object) -> Record:
+    """Raise ValueError for JSON that is not a record."""
     if not isinstance(record, dict):
         raise ValueError
     known = cast("Record", record)
     role = known.get("role")
     needed = {"allow": ("tool",), "copy": ("path",), "about": ()}.get(
-        str(role), ("text", "anchor") if role in SAID else None
+        str(role), ("text", "anchor") if role in _MESSAGE_ROLES else None
     )
     if needed is None or not all(isinstance(known.get(name), str) for name in needed):
         raise ValueError
@@ -159,16 +160,16 @@ def _checked(record: object) -> Record:
 
 
 def _cut(records: list[Record], anchor: str) -> list[Record]:
-    """Up to the anchor. Copies of files are kept: what was changed after it may still have to be restored."""
+    """Return the records up to the anchor, and all copies of files: a later restore may need them."""
     for index, record in enumerate(records):
         if record.get("anchor") == anchor:
-            later = [kept for kept in records[index + 1 :] if kept["role"] == "copy"]
-            return [*records[: index + 1], *later]
+            copies = [later for later in records[index + 1 :] if later["role"] == "copy"]
+            return [*records[: index + 1], *copies]
     raise HistoryError("unknown_anchor", f"no message {anchor} in this conversation")
 
 
-def _of_the_source(record: Record) -> Record:
-    """A fork knows which files its source has changed, but it has none of the copies."""
+def _forked(record: Record) -> Record:
+    """Return the record for a fork, which knows the files that its source changed but has no copies of them."""
     if record["role"] != "copy":
         return record
     return {"role": "copy", "path": record["path"], "skipped": "was changed before the fork"}
@@ -178,7 +179,7 @@ def _encode(record: Record) -> bytes:
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
 
 
-def _write(descriptor: int, data: bytes) -> None:
+def _write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]

@@ -1,7 +1,7 @@
-"""The demo agent's lines as our side reads them: typed, and strict so that nothing it says is lost.
+"""The lines that the demo agent sends, and their translation to events.
 
-A line that has exactly the known fields takes the fast road. Anything else goes through `decode`'s second look, which
-keeps an unknown kind whole and an unknown field in `meta`.
+A line with only known fields is decoded in one step. Any other line is decoded leniently, so that nothing is lost: an
+unknown kind is kept whole, an unknown field is kept in `meta`.
 """
 
 from __future__ import annotations
@@ -10,43 +10,65 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from farsteer.core.approvals import ApprovalKind, Option, Question
-from farsteer.core.events import DeltaKind, FileRestore, PlanEntry, SlashCommand, ToolStatus, TurnEndReason
+from farsteer.agents.turns import TurnOutput
+from farsteer.core.approvals import Approval, ApprovalKind, Option, Question
+from farsteer.core.clock import now_ms
+from farsteer.core.errors import ErrorCode
+from farsteer.core.events import (
+    CommandsUpdate,
+    DeltaKind,
+    DiffBlock,
+    FileRestore,
+    Location,
+    ModeUpdate,
+    Other,
+    Plan,
+    PlanEntry,
+    SlashCommand,
+    TextBlock,
+    TitleUpdate,
+    ToolCall,
+    ToolCallUpdate,
+    ToolStatus,
+    TurnEndReason,
+    UsageUpdate,
+)
+from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ToolKind
 from farsteer.core.wire import WireStruct
 
 
-class Line(WireStruct, tag_field="type", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
+class AgentLine(WireStruct, tag_field="type", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
     n: int | None = None
-    """Rises by one with each line; a repeated line repeats it."""
+    """The number of the line, from 1. A repeated line repeats its number."""
     meta: dict[str, Any] | None = None
-    """Fields we do not know. Filled by us, never sent."""
+    """Unknown fields. Filled by `decode_line`, never sent."""
 
 
-class Hello(Line):
+class Hello(AgentLine):
     session: str
     version: str
     messages: int
     commands: tuple[SlashCommand, ...]
     own: bool = False
-    """It has given the conversation a name of its own."""
+    """The agent chose the id of the conversation itself."""
 
 
-class Failed(Line):
+class Failed(AgentLine):
     reason: str
     message: str
 
 
-class Reply(Line):
+class Reply(AgentLine):
     id: int
     error: str | None = None
 
 
-class Done(Line):
+class Done(AgentLine):
     id: int
 
 
-class Restored(Line):
+class Restored(AgentLine):
     id: int
     status: FileRestore
     restored: tuple[str, ...]
@@ -54,21 +76,21 @@ class Restored(Line):
     reason: str | None = None
 
 
-class Message(Line):
+class Message(AgentLine):
     message: str
     text: str
     anchor: str | None = None
     partial: bool = False
 
 
-class Thought(Line):
+class Thought(AgentLine):
     message: str
     text: str
     anchor: str | None = None
     partial: bool = False
 
 
-class DeltaLine(Line, tag="delta"):
+class DeltaLine(AgentLine, tag="delta"):
     kind: Literal["message", "thought"]
     message: str
     text: str
@@ -84,7 +106,7 @@ class Diff(WireStruct):
     old: str | None = None
 
 
-class Tool(Line):
+class Tool(AgentLine):
     call: str
     tool: str
     kind: ToolKind
@@ -95,18 +117,18 @@ class Tool(Line):
     diff: Diff | None = None
 
 
-class ToolOutput(Line, tag="tool_output"):
+class ToolOutput(AgentLine, tag="tool_output"):
     call: str
     text: str
 
 
-class ToolUpdate(Line, tag="tool_update"):
+class ToolUpdate(AgentLine, tag="tool_update"):
     call: str
     status: ToolStatus
     text: str | None = None
 
 
-class Ask(Line):
+class Ask(AgentLine):
     ask: str
     kind: ApprovalKind
     title: str
@@ -119,15 +141,15 @@ class Ask(Line):
     plan: str | None = None
 
 
-class Withdraw(Line):
+class Withdraw(AgentLine):
     ask: str
 
 
-class PlanLine(Line, tag="plan"):
+class PlanLine(AgentLine, tag="plan"):
     entries: tuple[PlanEntry, ...]
 
 
-class Usage(Line):
+class Usage(AgentLine):
     input: int
     output: int
     used: int
@@ -135,15 +157,15 @@ class Usage(Line):
     model: str
 
 
-class Title(Line):
+class Title(AgentLine):
     title: str
 
 
-class Mode(Line):
+class Mode(AgentLine):
     mode: PermissionMode
 
 
-class End(Line):
+class End(AgentLine):
     turn: str
     reason: TurnEndReason
     error: str | None = None
@@ -156,7 +178,7 @@ Known = (
 
 
 class Unknown(NamedTuple):
-    """A JSON object of a kind we have no word for."""
+    """A JSON object of an unknown kind."""
 
     kind: str
     data: dict[str, Any]
@@ -164,14 +186,14 @@ class Unknown(NamedTuple):
 
 
 class Garbage(NamedTuple):
-    """A line that is no line of this protocol."""
+    """A line that is not part of the protocol."""
 
     text: str
     n: None = None
 
 
 _decoder = msgspec.json.Decoder(Known)
-_KINDS: dict[str, type[Line]] = {
+_KINDS: dict[str, type[AgentLine]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
         Hello, Failed, Reply, Done, Restored, Message, Thought, DeltaLine, Tool, ToolOutput, ToolUpdate, Ask,
@@ -180,14 +202,14 @@ _KINDS: dict[str, type[Line]] = {
 }  # fmt: skip
 
 
-def decode(line: bytes) -> Known | Unknown | Garbage:
+def decode_line(line: bytes) -> Known | Unknown | Garbage:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _second_look(line)
+        return _decode_leniently(line)
 
 
-def _second_look(line: bytes) -> Known | Unknown | Garbage:
+def _decode_leniently(line: bytes) -> Known | Unknown | Garbage:
     garbage = Garbage(line[:400].decode(errors="replace"))
     try:
         raw = msgspec.json.decode(line, type=dict[str, Any])
@@ -201,8 +223,88 @@ def _second_look(line: bytes) -> Known | Unknown | Garbage:
         number = raw.get("n")
         return Unknown(name, raw, number if isinstance(number, int) else None)
     known = {"type", *kind.__struct_encode_fields__} - {"meta"}
-    strange = {field: raw.pop(field) for field in [*raw] if field not in known}
+    unknown = {field: raw.pop(field) for field in [*raw] if field not in known}
     try:
-        return msgspec.convert({**raw, "meta": strange or None}, kind)  # pyright: ignore[reportReturnType]
+        return msgspec.convert({**raw, "meta": unknown or None}, kind)  # pyright: ignore[reportReturnType]
     except msgspec.ValidationError:
         return garbage
+
+
+# Translation
+
+Translatable = (
+    Message
+    | Thought
+    | DeltaLine
+    | Tool
+    | ToolOutput
+    | ToolUpdate
+    | PlanLine
+    | Usage
+    | Title
+    | Mode
+    | Unknown
+    | Garbage
+)
+"""Lines that become outputs. The others are handled by the launch."""
+
+
+def translate(line: Translatable, output: TurnOutput) -> None:
+    """Add the outputs for a line to `output`."""
+    match line:
+        case Message():
+            output.add_message(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
+        case Thought():
+            output.add_thought(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
+        case DeltaLine():
+            output.add_delta(line.delta_kind, line.message, line.text)
+        case Tool():
+            output.add_event(_tool_call(line))
+        case ToolOutput():
+            output.add_delta(DeltaKind.TOOL_OUTPUT, line.call, line.text)
+        case ToolUpdate():
+            content = (TextBlock(text=line.text),) if line.text is not None else ()
+            output.add_event(
+                ToolCallUpdate(tool_call_id=line.call, status=line.status, content=content, meta=line.meta)
+            )
+        case PlanLine():
+            output.add_event(Plan(entries=line.entries, meta=line.meta))
+        case Usage():
+            output.add_event(_usage(line))
+        case Title():
+            output.add_event(TitleUpdate(title=line.title, meta=line.meta))
+        case Mode():
+            output.add_event(ModeUpdate(permission_mode=line.mode, meta=line.meta))
+        case Unknown():
+            output.add_event(Other(native_kind=line.kind, data=line.data))
+        case Garbage():
+            text = f"the agent wrote a line that is not a message: {line.text}"
+            output.add_notice(text, ErrorCode.AGENT_PROTOCOL)
+
+
+def commands_update(line: Hello) -> CommandsUpdate:
+    return CommandsUpdate(commands=line.commands, meta=line.meta)
+
+
+def make_approval(line: Ask, turn_id: str | None) -> Approval:
+    return Approval(
+        id=new_id(), kind=line.kind, title=line.title, created_at=now_ms(), turn_id=turn_id,
+        tool_call_id=line.call, tool=line.tool, tool_kind=line.tool_kind, arguments=line.arguments,
+        options=line.options, questions=line.questions, plan=line.plan, meta=line.meta,
+    )  # fmt: skip
+
+
+def _tool_call(line: Tool) -> ToolCall:
+    diff = line.diff
+    return ToolCall(
+        tool_call_id=line.call, title=line.title, tool_kind=line.kind, status=line.status, tool=line.tool,
+        input=line.input, locations=(Location(path=line.path),) if line.path else (), meta=line.meta,
+        content=(DiffBlock(path=diff.path, new_text=diff.new, old_text=diff.old),) if diff else (),
+    )  # fmt: skip
+
+
+def _usage(line: Usage) -> UsageUpdate:
+    return UsageUpdate(
+        input_tokens=line.input, output_tokens=line.output, context_used=line.used, context_size=line.size,
+        model=line.model, meta=line.meta,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One turn, from a person's message to its end: saying, thinking, asking, waiting, and being interrupted."""
+"""One turn, from a person's message to its end: sending messages, asking, waiting, and being interrupted."""
 
 from __future__ import annotations
 
@@ -12,116 +12,121 @@ from farsteer.agents.demo.session import CONTEXT_SIZE, Session
 
 
 class Interrupted(Exception):
-    """The person wants the turn to end."""
+    """The turn was interrupted."""
 
 
-class Answer:
-    """What came back for something that was asked."""
+class AskReply:
+    """The client's answer to something that was asked."""
 
-    def __init__(self, ask: str, reply: dict[str, Any]) -> None:
-        self.ask = ask
-        self.allow: bool = reply.get("allow", False)
-        self.always: bool = reply.get("always", False)
-        self.tools: list[str] = reply.get("tools") or []
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.ask: str = request["ask"]
+        self.allow: bool = request.get("allow", False)
+        self.always: bool = request.get("always", False)
+        self.tools: list[str] = request.get("tools") or []
         """Further tools that are allowed for the session."""
-        self.abort: bool = reply.get("abort", False)
-        self.answers: dict[str, list[str]] = reply.get("answers") or {}
-        self.mode: str | None = reply.get("mode")
-        self.message: str | None = reply.get("message")
+        self.abort: bool = request.get("abort", False)
+        self.answers: dict[str, list[str]] = request.get("answers") or {}
+        self.mode: str | None = request.get("mode")
+        self.message: str | None = request.get("message")
 
 
 class Turn:
-    def __init__(self, session: Session, id: str, perform: Callable[[Turn, str], None]) -> None:
+    def __init__(self, session: Session, id: str, run_message: Callable[[Turn, str], None]) -> None:
         self.session = session
         self.id = id
-        self.perform = perform
-        self.ends = True
-        """False: a misbehaviour has ended the turn, or never will."""
-        self.deaf_to_interrupt = False
+        self.reports_end = True
+        """False if a fault has reported the end of the turn already."""
+        self.ignores_interrupt = False
         self.steering: SimpleQueue[str] = SimpleQueue()
-        self._answers: SimpleQueue[Answer | None] = SimpleQueue()
+        """Messages that were sent into the running turn."""
+        self._run_message = run_message
+        self._replies: SimpleQueue[AskReply | None] = SimpleQueue()
         self._interrupted = threading.Event()
         self._words = 0
 
-    # -- called by the thread that reads
+    # Called by the reading thread
 
     def interrupt(self) -> None:
-        if not self.deaf_to_interrupt:
+        if not self.ignores_interrupt:
             self._interrupted.set()
-            self._answers.put(None)
+            self._replies.put(None)
             self.session.shell.kill()
 
-    def answer(self, answer: Answer) -> None:
-        self._answers.put(answer)
+    def receive_reply(self, reply: AskReply) -> None:
+        self._replies.put(reply)
 
-    # -- called by the thread that works
+    # Called by the working thread
 
-    def check(self) -> None:
+    def check_interrupt(self) -> None:
+        """Raise Interrupted if the turn was interrupted."""
         if self._interrupted.is_set():
             raise Interrupted
 
     def pause(self, seconds: float) -> None:
+        """Sleep. Raises Interrupted."""
         if self._interrupted.wait(seconds):
             raise Interrupted
 
-    def heed(self) -> None:
-        """Do what the person said meanwhile."""
+    def run_steering(self) -> None:
+        """Run the messages that were sent into the turn."""
         while not self.steering.empty():
-            self.perform(self, self.steering.get())
+            self._run_message(self, self.steering.get())
 
-    def say(self, text: str, *, pace: float = 0.0) -> None:
-        """A message, streamed word by word and then whole; on the disk before it is whole."""
-        self._speak("message", "m", text, pace)
+    def send_message(self, text: str, *, pace: float = 0.0) -> None:
+        """Stream a message word by word, `pace` seconds apart, then store it and send it whole."""
+        self._stream("message", "m", text, pace)
 
-    def think(self, text: str, *, pace: float = 0.0) -> None:
-        self._speak("thought", "t", text, pace)
+    def send_thought(self, text: str, *, pace: float = 0.0) -> None:
+        """Stream a thought like a message."""
+        self._stream("thought", "t", text, pace)
 
-    def ask(self, kind: str, title: str, **more: Any) -> Answer:
-        """Ask a person and wait for the answer."""
-        asked = self.begin_ask(kind, title, **more)
-        return next(self.answers({asked}))
+    def ask(self, kind: str, title: str, **fields: Any) -> AskReply:
+        """Ask a person and wait for the reply."""
+        asked = self.send_ask(kind, title, **fields)
+        return next(self.wait_replies({asked}))
 
-    def begin_ask(self, kind: str, title: str, **more: Any) -> str:
+    def send_ask(self, kind: str, title: str, **fields: Any) -> str:
+        """Ask a person. Returns the id of the question."""
         asked = self.session.new_id("a")
-        self.session.out.send("ask", ask=asked, kind=kind, title=title, **more)
+        self.session.writer.send("ask", ask=asked, kind=kind, title=title, **fields)
         return asked
 
-    def answers(self, asked: set[str]) -> Iterator[Answer]:
-        """The answers to all that was asked, in the order in which they come."""
+    def wait_replies(self, asked: set[str]) -> Iterator[AskReply]:
+        """Yield the replies to all these questions as they come. Unanswered ones are withdrawn at the end."""
         open_asks = set(asked)
         try:
             while open_asks:
-                answer = self._answers.get()
-                self.check()
-                if answer is None or answer.ask not in open_asks:
+                reply = self._replies.get()
+                self.check_interrupt()
+                if reply is None or reply.ask not in open_asks:
                     continue
-                open_asks.remove(answer.ask)
-                if answer.abort:
+                open_asks.remove(reply.ask)
+                if reply.abort:
                     raise Interrupted
-                yield answer
+                yield reply
         finally:
-            for left in sorted(open_asks):
-                self.session.out.send("withdraw", ask=left)
+            for ask in sorted(open_asks):
+                self.session.writer.send("withdraw", ask=ask)
 
-    def usage(self) -> None:
-        used = self.session.tokens()
-        self.session.out.send(
+    def send_usage(self) -> None:
+        used = self.session.count_tokens()
+        self.session.writer.send(
             "usage", input=used, output=self._words, used=used, size=CONTEXT_SIZE, model=self.session.model
         )
 
-    def _speak(self, type: str, prefix: str, text: str, pace: float) -> None:
-        out, message = self.session.out, self.session.new_id(prefix)
-        said: list[str] = []
+    def _stream(self, type: str, prefix: str, text: str, pace: float) -> None:
+        writer, message = self.session.writer, self.session.new_id(prefix)
+        sent: list[str] = []
         try:
             for word in re.findall(r"\S+\s*|\s+", text):
-                self.check()
-                out.send("delta", kind=type, message=message, text=word)
-                said.append(word)
+                self.check_interrupt()
+                writer.send("delta", kind=type, message=message, text=word)
+                sent.append(word)
                 if pace:
                     self.pause(pace)
         except Interrupted:
-            if said:
-                self._finish(type, message, "".join(said), partial=True)
+            if sent:
+                self._finish(type, message, "".join(sent), partial=True)
             raise
         self._finish(type, message, text)
 
@@ -130,4 +135,4 @@ class Turn:
         role = "agent" if type == "message" else "thought"
         record = {"role": role, "anchor": message, "text": text}
         self.session.history.add({**record, "partial": True} if partial else record)
-        self.session.out.send(type, message=message, text=text, partial=partial, anchor=message)
+        self.session.writer.send(type, message=message, text=text, partial=partial, anchor=message)

@@ -1,4 +1,4 @@
-"""What the demo agent has stored, listed and read."""
+"""Stored conversations of the demo agent: listed, read and deleted by its adapter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.agents.demo.adapter import DemoAdapter
-from farsteer.agents.demo.copies import folder_of
+from farsteer.agents.demo.copies import copies_path
 from farsteer.agents.demo.history import History
 from farsteer.core.errors import AgentError, BadRequest, ErrorCode
 from farsteer.core.events import AgentMessage, AgentThought, UserMessage
@@ -17,7 +17,7 @@ from farsteer.core.ids import new_id
 ADAPTER = DemoAdapter()
 
 
-def told(folder: Path, *texts: str, directory: str = "/somewhere", at: int | None = None) -> str:
+def store(folder: Path, *texts: str, directory: str = "/somewhere", at: int | None = None) -> str:
     native_id = new_id()
     history = History.create(str(folder), native_id, directory)
     for number, text in enumerate(texts):
@@ -29,9 +29,9 @@ def told(folder: Path, *texts: str, directory: str = "/somewhere", at: int | Non
     return native_id
 
 
-async def test_a_list_is_newest_first_and_says_what_each_is_about(tmp_path: Path) -> None:
-    old = told(tmp_path, "hello\nthere", at=1000)
-    new = told(tmp_path, "x" * 100, "more", directory="/elsewhere", at=2000)
+async def test_conversations_are_listed_newest_first_with_title_and_directory(tmp_path: Path) -> None:
+    old = store(tmp_path, "hello\nthere", at=1000)
+    new = store(tmp_path, "x" * 100, "more", directory="/elsewhere", at=2000)
     first, second = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (first.native_id, first.title, first.directory) == (new, "x" * 59 + "…", "/elsewhere")
     assert (first.messages, first.updated_at, first.agent) == (4, 2_000_000, "demo")
@@ -42,8 +42,8 @@ async def test_a_list_is_newest_first_and_says_what_each_is_about(tmp_path: Path
     ]
 
 
-async def test_a_file_of_an_earlier_version_is_listed_read_and_completed(tmp_path: Path) -> None:
-    native_id = told(tmp_path, "hello", directory="")
+async def test_a_file_of_an_earlier_version_is_listed_and_gets_its_directory(tmp_path: Path) -> None:
+    native_id = store(tmp_path, "hello", directory="")
     (one,) = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (one.native_id, one.directory, one.title) == (native_id, "", "hello")
     assert await ADAPTER.list_conversations(str(tmp_path), "/somewhere", 10) == []
@@ -69,13 +69,13 @@ async def test_a_file_of_an_earlier_version_is_listed_read_and_completed(tmp_pat
     ],
     ids=range(11),
 )
-async def test_what_is_no_conversation_is_left_out(tmp_path: Path, name: str, content: bytes) -> None:
-    native_id = told(tmp_path, "hello")
+async def test_other_files_are_not_listed(tmp_path: Path, name: str, content: bytes) -> None:
+    native_id = store(tmp_path, "hello")
     (tmp_path / name).write_bytes(content)
     assert [one.native_id for one in await ADAPTER.list_conversations(str(tmp_path), None, 10)] == [native_id]
 
 
-async def test_folders_links_and_a_missing_place_are_no_conversations(tmp_path: Path) -> None:
+async def test_folders_and_links_are_not_listed_and_a_missing_folder_is_empty(tmp_path: Path) -> None:
     (tmp_path / f"{new_id()}.jsonl").mkdir()
     (tmp_path / f"{new_id()}.jsonl").symlink_to("/etc/passwd")
     assert await ADAPTER.list_conversations(str(tmp_path), None, 10) == []
@@ -83,7 +83,7 @@ async def test_folders_links_and_a_missing_place_are_no_conversations(tmp_path: 
 
 
 async def test_a_long_conversation_is_listed_without_being_read_whole(tmp_path: Path) -> None:
-    native_id = told(tmp_path, "begin", "x" * 600_000)
+    native_id = store(tmp_path, "begin", "x" * 600_000)
     (one,) = await ADAPTER.list_conversations(str(tmp_path), None, 10)
     assert (one.title, one.messages) == ("begin", None)
     whole, _ = await ADAPTER.read_history(native_id, str(tmp_path))
@@ -91,7 +91,7 @@ async def test_a_long_conversation_is_listed_without_being_read_whole(tmp_path: 
 
 
 async def test_a_conversation_is_read_with_ids_and_anchors(tmp_path: Path) -> None:
-    native_id = told(tmp_path, "hello")
+    native_id = store(tmp_path, "hello")
     conversation, events = await ADAPTER.read_history(native_id, str(tmp_path))
     assert (conversation.title, conversation.directory) == ("hello", "/somewhere")
     assert events == [
@@ -102,7 +102,7 @@ async def test_a_conversation_is_read_with_ids_and_anchors(tmp_path: Path) -> No
 
 
 async def test_a_damaged_conversation_cannot_be_read(tmp_path: Path) -> None:
-    native_id = told(tmp_path, "hello")
+    native_id = store(tmp_path, "hello")
     path = tmp_path / f"{native_id}.jsonl"
     path.write_bytes(b"damage\n" + path.read_bytes())
     with pytest.raises(AgentError, match="damaged") as caught:
@@ -110,10 +110,10 @@ async def test_a_damaged_conversation_cannot_be_read(tmp_path: Path) -> None:
     assert caught.value.code is ErrorCode.CONVERSATION_MISSING
 
 
-async def test_discarding_deletes_every_file_of_one_conversation(tmp_path: Path) -> None:
-    gone, kept = told(tmp_path, "hello"), told(tmp_path, "there")
+async def test_deleting_removes_every_file_of_one_conversation(tmp_path: Path) -> None:
+    gone, kept = store(tmp_path, "hello"), store(tmp_path, "there")
     for native_id in (gone, kept):
-        folder = Path(folder_of(str(tmp_path), native_id))
+        folder = Path(copies_path(str(tmp_path), native_id))
         folder.mkdir()
         (folder / "copy").write_text("x")
     (tmp_path / f"{gone}.jsonl.new").write_text("a draft that a crash left")

@@ -1,4 +1,4 @@
-"""What the adapter makes of an agent that misbehaves. That each turn ends once and last is audited in every test."""
+"""How the adapter handles the faults of an agent. The harness checks the output rules at the end of every test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from farsteer.agents.base import DeltaEmitted, EventEmitted, Exited, LaunchPlan, Prompt, Registered, TurnEnded
 from farsteer.agents.conformance.harness import Harness, RecordingSink
 from farsteer.agents.demo import help_text
-from farsteer.agents.demo.starting import STARTS
+from farsteer.agents.demo.faults import START_FAULTS
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode
 from farsteer.core.events import (
     AgentMessage,
@@ -32,7 +32,7 @@ from farsteer.core.modes import PermissionMode
 from tests.agents.conftest import gone
 
 
-def misbehaving(harness: Harness, how: str, **plan: float) -> LaunchPlan:
+def plan_with(harness: Harness, how: str, **plan: float) -> LaunchPlan:
     return msgspec.structs.replace(harness.plan(**plan), options={"demo": how})  # pyright: ignore[reportArgumentType]
 
 
@@ -50,7 +50,7 @@ async def test_a_line_of_twenty_megabytes_is_a_message(harness: Harness) -> None
     assert [len(message.text) for message in agent.events_of(AgentMessage)] == [20_000_000]
 
 
-async def test_a_line_over_the_limit_is_noted_and_the_turn_goes_on(harness: Harness) -> None:
+async def test_a_line_over_the_limit_causes_a_notice_and_the_turn_goes_on(harness: Harness) -> None:
     agent = await harness.launch()
     assert (await agent.run_turn("bigline 40\nsay still here")).reason is TurnEndReason.END_TURN
     (notice,) = agent.events_of(Notice)
@@ -59,7 +59,7 @@ async def test_a_line_over_the_limit_is_noted_and_the_turn_goes_on(harness: Harn
     assert [message.text for message in agent.events_of(AgentMessage)] == ["still here"]
 
 
-async def test_a_crash_tells_its_signal_and_its_last_words(harness: Harness) -> None:
+async def test_a_crash_reports_its_signal_and_the_end_of_stderr(harness: Harness) -> None:
     agent = await harness.launch()
     ended = await agent.run_turn("crash mid")
     assert (ended.reason, ended.error) == (
@@ -84,7 +84,7 @@ async def test_a_crash_closes_the_tool_call_that_was_running(harness: Harness) -
     assert "begun" in agent.text()
 
 
-async def test_an_exit_in_a_turn_gives_its_code(harness: Harness) -> None:
+async def test_an_exit_in_a_turn_reports_its_code(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("exit 7")
     assert (await agent.wait_for_exit()).reason == "exit code 7"
@@ -100,7 +100,7 @@ async def test_an_exit_is_noticed_at_once_though_an_orphan_holds_the_pipes(harne
     await gone(orphan)
 
 
-async def test_what_is_said_after_an_early_end_stands_outside_of_the_turn(harness: Harness) -> None:
+async def test_a_message_after_an_early_end_is_kept_outside_of_the_turn(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("end early")
     await agent.wait_until(lambda: len(agent.events_of(AgentMessage)) == 2)
@@ -109,7 +109,7 @@ async def test_what_is_said_after_an_early_end_stands_outside_of_the_turn(harnes
     assert kinds == ["CommandsUpdate", "Registered", "AgentMessage", "TurnEnded", "AgentMessage"]
 
 
-async def test_everything_said_twice_is_heard_once(harness: Harness) -> None:
+async def test_repeated_lines_are_handled_once(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("repeat")
     await agent.run_turn("say done")
@@ -117,7 +117,7 @@ async def test_everything_said_twice_is_heard_once(harness: Harness) -> None:
     assert "".join(f.delta.text for f in agent.outputs_of(DeltaEmitted)) == "Said once, heard once.done"
 
 
-async def test_garbage_is_noted_line_by_line_and_bounded(harness: Harness) -> None:
+async def test_each_line_of_garbage_causes_a_short_notice(harness: Harness) -> None:
     agent = await harness.launch()
     assert (await agent.run_turn("garbage")).reason is TurnEndReason.END_TURN
     notices = agent.events_of(Notice)
@@ -153,7 +153,7 @@ async def test_an_agent_that_hangs_can_be_interrupted(harness: Harness) -> None:
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
 
 
-async def test_an_interrupt_that_is_not_acknowledged_does_not_return(
+async def test_an_interrupt_that_is_not_acknowledged_times_out(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = await harness.launch()
@@ -202,7 +202,7 @@ async def test_tokens_may_be_counted_after_the_turn(harness: Harness) -> None:
     assert agent.outputs.index(counted) > agent.outputs.index(ended)
 
 
-async def test_a_helper_ends_no_turn_and_is_heard_after_it(harness: Harness) -> None:
+async def test_a_helper_does_not_end_the_turn_and_its_later_messages_are_kept(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("background 2")
     await agent.wait_until(lambda: len(agent.events_of(AgentMessage)) == 4)
@@ -223,7 +223,7 @@ async def test_a_process_that_left_the_session_is_ended_with_the_agent(harness: 
     await gone(escaped)
 
 
-async def test_a_process_may_escape_so_far_that_it_is_nobodys_child(harness: Harness) -> None:
+async def test_a_process_may_leave_the_session_and_have_another_parent(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("escape twice")
     escaped = psutil.Process(int(agent.text().split()[1]))
@@ -245,7 +245,7 @@ async def test_an_agent_that_does_not_confirm_a_message_is_ended(
     assert (await agent.wait_for_exit()).reason == "it did not confirm a message"
 
 
-async def test_a_message_to_an_agent_that_dies_unseen_has_no_turn(harness: Harness) -> None:
+async def test_a_message_to_an_agent_that_dies_before_confirming_has_no_turn(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("deaf")
     send = asyncio.create_task(agent.launch.send(Prompt(turn_id=new_id(), text="say hello")))
@@ -255,35 +255,35 @@ async def test_a_message_to_an_agent_that_dies_unseen_has_no_turn(harness: Harne
         await send
     assert caught.value.code is ErrorCode.AGENT_DIED
     await agent.wait_for_exit()
-    assert len(agent.outputs_of(TurnEnded)) == 1, "only the turn that the agent had has an end"
+    assert len(agent.outputs_of(TurnEnded)) == 1, "only the confirmed turn has an end"
 
 
-async def test_a_death_at_the_start_tells_why(harness: Harness) -> None:
+async def test_a_crash_at_the_start_reports_its_reason(harness: Harness) -> None:
     with pytest.raises(AgentError) as caught:
-        await harness.launch(misbehaving(harness, "die-at-start"))
+        await harness.launch(plan_with(harness, "die-at-start"))
     assert caught.value.code is ErrorCode.AGENT_START_FAILED
     assert "exit code 3" in caught.value.message
     assert caught.value.details["stderr"] == "the demo agent dies at its start, as you asked"
     assert harness.leftover_processes() == []
 
 
-async def test_a_start_that_never_ends_is_ended(harness: Harness) -> None:
+async def test_a_start_that_hangs_times_out(harness: Harness) -> None:
     with pytest.raises(AgentError, match=r"not ready within 0\.2 s"):
-        await harness.launch(misbehaving(harness, "hang-at-start", startup_timeout=0.2))
+        await harness.launch(plan_with(harness, "hang-at-start", startup_timeout=0.2))
     assert harness.leftover_processes() == []
 
 
-async def test_saying_something_is_not_being_ready(harness: Harness) -> None:
+async def test_an_agent_that_sends_events_but_no_hello_is_not_ready(harness: Harness) -> None:
     recorder = RecordingSink()
     with pytest.raises(AgentError, match=r"not ready within 0\.5 s"):
-        await harness.adapter.start(misbehaving(harness, "talk-at-start", startup_timeout=0.5), recorder)
+        await harness.adapter.start(plan_with(harness, "talk-at-start", startup_timeout=0.5), recorder)
     assert recorder.outputs
     assert {str(output) for output in recorder.outputs if "rate_limit" not in str(output)} == set()
     assert harness.leftover_processes() == []
 
 
-async def test_a_death_right_after_the_start_is_an_exit(harness: Harness) -> None:
-    agent = await harness.launch(misbehaving(harness, "die-when-ready"))
+async def test_a_crash_right_after_the_start_is_an_exit(harness: Harness) -> None:
+    agent = await harness.launch(plan_with(harness, "die-when-ready"))
     assert (await agent.wait_for_exit()).exit_code == -9
 
 
@@ -298,7 +298,7 @@ async def test_a_death_right_after_the_start_is_an_exit(harness: Harness) -> Non
 async def test_a_refusal_at_the_start_has_its_code_and_may_be_for_one_launch_only(
     harness: Harness, how: str, code: ErrorCode
 ) -> None:
-    plan = misbehaving(harness, f"{how}, fine")
+    plan = plan_with(harness, f"{how}, fine")
     with pytest.raises(AgentError, match="as you asked") as caught:
         await harness.launch(plan)
     assert caught.value.code is code
@@ -309,14 +309,14 @@ async def test_a_refusal_at_the_start_has_its_code_and_may_be_for_one_launch_onl
 
 async def test_an_agent_that_opens_another_conversation_is_refused(harness: Harness) -> None:
     with pytest.raises(AgentError) as caught:
-        await harness.launch(misbehaving(harness, "another-id"))
+        await harness.launch(plan_with(harness, "another-id"))
     assert caught.value.details["reason"] == "wrong_session"
     assert caught.value.code is ErrorCode.AGENT_START_FAILED
     assert harness.leftover_processes() == []
 
 
-async def test_an_agent_may_name_its_conversation_itself(harness: Harness) -> None:
-    agent = await harness.launch(misbehaving(harness, "own-id"))
+async def test_an_agent_may_choose_the_id_of_its_conversation(harness: Harness) -> None:
+    agent = await harness.launch(plan_with(harness, "own-id"))
     native_id = agent.launch.native_id
     assert native_id not in (None, agent.plan.session_id)
     await agent.run_turn("The word is apricot.")
@@ -329,28 +329,28 @@ async def test_an_agent_may_name_its_conversation_itself(harness: Harness) -> No
 
 
 async def test_an_agent_that_ignores_sigterm_from_its_start_can_be_stopped(harness: Harness) -> None:
-    agent = await harness.launch(misbehaving(harness, "ignore-sigterm"))
+    agent = await harness.launch(plan_with(harness, "ignore-sigterm"))
     await agent.launch.stop(0.2)
     assert (await agent.wait_for_exit()).exit_code == -9
 
 
-async def test_a_wish_that_it_does_not_know_is_noted(harness: Harness) -> None:
-    agent = await harness.launch(misbehaving(harness, "no-such-thing"))
+async def test_an_unknown_start_fault_is_logged(harness: Harness) -> None:
+    agent = await harness.launch(plan_with(harness, "no-such-thing"))
     await agent.run_turn("exit 1")
     assert (await agent.wait_for_exit()).stderr == (
         "unknown option demo=no-such-thing\nthe demo agent exits with 1, as you asked"
     )
 
 
-async def test_every_wish_is_in_the_help() -> None:
-    for name, start in STARTS.items():
+async def test_every_start_fault_is_in_the_help() -> None:
+    for name, start in START_FAULTS.items():
         assert f"  {name} " in help_text()
         assert start.summary in help_text()
 
 
 @pytest.mark.parametrize("how", ["slow-start", "garbage-at-start"])
-async def test_a_clumsy_start_is_a_start(harness: Harness, how: str) -> None:
-    agent = await harness.launch(misbehaving(harness, how))
+async def test_a_slow_or_noisy_start_succeeds(harness: Harness, how: str) -> None:
+    agent = await harness.launch(plan_with(harness, how))
     assert (await agent.run_turn("say hello")).reason is TurnEndReason.END_TURN
     assert len(agent.events_of(Notice)) == (how == "garbage-at-start")
 
@@ -390,7 +390,7 @@ async def test_an_id_that_is_a_path_is_refused(harness: Harness) -> None:
         await harness.launch(harness.plan(resume="../../etc/passwd"))
 
 
-_RUNNER = """
+_RUNNER_SCRIPT = """
 import asyncio, os, sys
 from pathlib import Path
 from farsteer.agents.base import DeltaEmitted
@@ -413,7 +413,7 @@ asyncio.run(main())
 
 async def test_a_runner_that_is_killed_takes_agent_and_command_with_it(tmp_path: Path) -> None:
     runner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _RUNNER, str(tmp_path), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", _RUNNER_SCRIPT, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
     assert runner.stdout is not None
     try:
@@ -427,25 +427,25 @@ async def test_a_runner_that_is_killed_takes_agent_and_command_with_it(tmp_path:
     await gone(command)
 
 
-async def test_stop_returns_though_nobody_takes_what_is_left(harness: Harness) -> None:
-    taken = asyncio.Event()
-    taken.set()
+async def test_stop_returns_though_the_sink_is_blocked(harness: Harness) -> None:
+    unblocked = asyncio.Event()
+    unblocked.set()
 
-    class Stuck:
+    class BlockingSink:
         async def put(self, outputs: object) -> None:
-            await taken.wait()
+            await unblocked.wait()
 
-    launch = await harness.adapter.start(harness.plan(), Stuck())
-    taken.clear()
+    launch = await harness.adapter.start(harness.plan(), BlockingSink())
+    unblocked.clear()
     begun = time.monotonic()
     await launch.stop(0.3)
     assert time.monotonic() - begun < 3
     assert not psutil.pid_exists(launch.pid)
-    taken.set()
+    unblocked.set()
     await launch._process.wait()  # pyright: ignore[reportAttributeAccessIssue]
 
 
-async def test_exited_is_told_by_stop_itself(harness: Harness) -> None:
+async def test_stop_emits_exited(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.launch.stop()
     assert agent.outputs_of(Exited) == [Exited(exit_code=0, reason="stopped")]

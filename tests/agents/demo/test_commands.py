@@ -1,4 +1,4 @@
-"""What one can type to the demo agent, seen through its adapter."""
+"""The commands of the demo agent, used through its adapter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from farsteer.agents.base import ApprovalAsked, ApprovalWithdrawn, DeltaEmitted, Prompt
 from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.agents.demo import help_text
-from farsteer.agents.demo.repertoire import COMMANDS
+from farsteer.agents.demo.commands import COMMANDS
 from farsteer.core.approvals import Answer, ApprovalKind, Outcome
 from farsteer.core.errors import Conflict
 from farsteer.core.events import (
@@ -39,11 +39,11 @@ from farsteer.core.queue import Attachment
 from tests.agents.conftest import gone
 
 
-async def yolo(harness: Harness) -> RecordedLaunch:
+async def launch_yolo(harness: Harness) -> RecordedLaunch:
     return await harness.launch(harness.plan(mode=PermissionMode.YOLO))
 
 
-def said(agent: RecordedLaunch) -> str:
+def last_message(agent: RecordedLaunch) -> str:
     return agent.events_of(AgentMessage)[-1].text
 
 
@@ -54,8 +54,8 @@ def statuses(agent: RecordedLaunch) -> list[ToolStatus | None]:
 async def test_free_text_gets_a_friendly_answer_that_streams(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("Good morning!")
-    assert "Good morning!" in said(agent)
-    assert "`help` lists everything" in said(agent)
+    assert "Good morning!" in last_message(agent)
+    assert "`help` lists everything" in last_message(agent)
     assert len(agent.outputs_of(DeltaEmitted)) > 5
 
 
@@ -67,10 +67,10 @@ async def test_the_help_names_every_command_and_so_does_the_launch(harness: Harn
     for command in COMMANDS:
         assert command.usage in help_text()
         assert command.summary in help_text()
-    assert said(agent) == help_text()
+    assert last_message(agent) == help_text()
 
 
-async def test_several_commands_stand_in_one_message(harness: Harness) -> None:
+async def test_a_message_may_contain_several_commands(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("say one\nsay two\nwith a second line\n\nthink of three")
     assert [message.text for message in agent.events_of(AgentMessage)] == [
@@ -80,7 +80,7 @@ async def test_several_commands_stand_in_one_message(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "asked", "answer"),
+    ("message", "question", "answer"),
     [
         ("The password is DOLPHIN-2288. Just reply OK.", "What password did I tell you?", "DOLPHIN-2288"),
         ("my favourite colour is blue", "what favourite colour have I mentioned?", "blue"),
@@ -88,24 +88,26 @@ async def test_several_commands_stand_in_one_message(harness: Harness) -> None:
         ("hello", "what did I say?", "You said “hello”."),
     ],
 )  # fmt: skip
-async def test_it_recalls_what_it_was_told(harness: Harness, told: str, asked: str, answer: str) -> None:
+async def test_it_recalls_earlier_messages(
+    harness: Harness, message: str, question: str, answer: str
+) -> None:
     agent = await harness.launch()
-    await agent.run_turn(told)
-    await agent.run_turn(asked)
-    assert said(agent) == answer
+    await agent.run_turn(message)
+    await agent.run_turn(question)
+    assert last_message(agent) == answer
 
 
-async def test_it_replies_what_it_is_told_to_reply(harness: Harness) -> None:
+async def test_it_replies_with_the_requested_text(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("The password is DOLPHIN-2288. Just reply OK.")
-    assert said(agent) == "OK"
+    assert last_message(agent) == "OK"
 
 
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [
         ("run", "`run` needs a command"),
-        ("slow many", "'many' is no number"),
+        ("slow many", "'many' is not a number"),
         ("slow nan", "a number from 1 to 10000"),
         ("several 51", "a number from 1 to 50"),
         ("edit a.txt without an arrow", "`edit` needs a path"),
@@ -116,16 +118,16 @@ async def test_it_replies_what_it_is_told_to_reply(harness: Harness) -> None:
         ("title", "`title` needs a text"),
     ],
 )
-async def test_what_cannot_be_done_is_said_and_the_turn_ends(
+async def test_a_command_that_fails_is_explained_and_the_turn_ends(
     harness: Harness, typed: str, answer: str
 ) -> None:
-    agent = await yolo(harness)
+    agent = await launch_yolo(harness)
     assert (await agent.run_turn(typed)).reason is TurnEndReason.END_TURN
-    assert answer in said(agent)
+    assert answer in last_message(agent)
 
 
-async def test_a_command_streams_its_output_and_tells_its_end(harness: Harness) -> None:
-    agent = await yolo(harness)
+async def test_a_shell_command_streams_its_output_and_reports_its_exit_code(harness: Harness) -> None:
+    agent = await launch_yolo(harness)
     await agent.run_turn("run echo out; echo err >&2; exit 3")
     streamed = [f.delta for f in agent.outputs_of(DeltaEmitted) if f.delta.kind is DeltaKind.TOOL_OUTPUT]
     assert "".join(delta.text for delta in streamed) == "out\nerr\n"
@@ -134,7 +136,7 @@ async def test_a_command_streams_its_output_and_tells_its_end(harness: Harness) 
 
 
 async def test_an_interrupt_kills_the_running_command_and_its_children(harness: Harness) -> None:
-    agent = await yolo(harness)
+    agent = await launch_yolo(harness)
     turn_id = await agent.send("run sleep 300 & echo $!; sleep 300")
     await agent.wait_until(
         lambda: any(f.delta.kind is DeltaKind.TOOL_OUTPUT for f in agent.outputs_of(DeltaEmitted))
@@ -149,7 +151,7 @@ async def test_an_interrupt_kills_the_running_command_and_its_children(harness: 
 
 
 async def test_the_end_of_its_input_ends_the_agent_and_its_command(harness: Harness) -> None:
-    agent = await yolo(harness)
+    agent = await launch_yolo(harness)
     await agent.send("run echo $$; sleep 300")
     await agent.wait_until(lambda: bool(agent.outputs_of(DeltaEmitted)))
     command = int(agent.outputs_of(DeltaEmitted)[0].delta.text)
@@ -177,7 +179,7 @@ async def test_a_write_shows_what_it_would_change_before_it_does(harness: Harnes
     assert path.read_text() == "new\n"
 
 
-async def test_a_file_that_changed_since_it_was_shown_is_left_alone(harness: Harness) -> None:
+async def test_a_file_that_changed_since_it_was_shown_is_not_written(harness: Harness) -> None:
     path = harness.directory / "notes.txt"
     agent = await harness.launch()
     turn_id = await agent.send("write notes.txt new")
@@ -193,14 +195,14 @@ async def test_a_link_out_of_the_directory_is_not_followed(harness: Harness) -> 
     outside = harness.directory.parent / "outside"
     outside.mkdir()
     (harness.directory / "way").symlink_to(outside)
-    agent = await yolo(harness)
+    agent = await launch_yolo(harness)
     await agent.run_turn("write way/x.txt hello")
-    assert "is outside of" in said(agent)
+    assert "is outside of" in last_message(agent)
     assert list(outside.iterdir()) == []
 
 
 async def test_files_are_written_edited_read_and_deleted(harness: Harness) -> None:
-    agent = await yolo(harness)
+    agent = await launch_yolo(harness)
     await agent.run_turn("write deep/a.txt hello world\nedit deep/a.txt world -> there\nread deep/a.txt")
     assert (harness.directory / "deep/a.txt").read_text() == "hello there\n"
     assert "hello there" in agent.text()
@@ -239,7 +241,7 @@ async def test_an_answer_may_allow_further_tools(harness: Harness) -> None:
     await agent.wait_for_end(turn_id)
 
 
-async def test_an_interrupt_withdraws_what_is_asked(harness: Harness) -> None:
+async def test_an_interrupt_withdraws_open_approvals(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send("several 3")
     asked = await agent.wait_for_approvals(3)
@@ -257,7 +259,7 @@ async def test_questions_of_every_kind_are_answered(harness: Harness) -> None:
     answers = {"colour": ["green"], "toppings": ["olives", "basil"], "name": ["Bob"]}
     await agent.answer(approval, Outcome.APPROVED, answers)
     await agent.wait_for_end(turn_id)
-    assert said(agent) == "You chose colour: green; toppings: olives, basil; name: Bob."
+    assert last_message(agent) == "You chose colour: green; toppings: olives, basil; name: Bob."
 
 
 async def test_a_question_may_stay_unanswered(harness: Harness) -> None:
@@ -266,7 +268,7 @@ async def test_a_question_may_stay_unanswered(harness: Harness) -> None:
     (approval,) = await agent.wait_for_approvals()
     await agent.answer(approval, Outcome.DENIED)
     await agent.wait_for_end(turn_id)
-    assert said(agent) == "Then I do not know."
+    assert last_message(agent) == "Then I do not know."
 
 
 async def test_an_approved_plan_leaves_plan_mode_and_is_followed(harness: Harness) -> None:
@@ -292,7 +294,7 @@ async def test_one_of_several_plans_is_chosen(harness: Harness) -> None:
     assert len(which.choices) == 2
     await agent.answer(approval, Outcome.APPROVED, {which.id: [which.choices[1]]})
     await agent.wait_for_end(turn_id)
-    assert said(agent) == f"It was {which.choices[1]}."
+    assert last_message(agent) == f"It was {which.choices[1]}."
 
 
 async def test_a_refused_plan_changes_nothing(harness: Harness) -> None:
@@ -301,13 +303,13 @@ async def test_a_refused_plan_changes_nothing(harness: Harness) -> None:
     (approval,) = await agent.wait_for_approvals()
     await agent.launch.answer(approval, Answer(outcome=Outcome.DENIED, message="too risky"))
     await agent.wait_for_end(turn_id)
-    assert said(agent) == "I drop the plan: too risky"
+    assert last_message(agent) == "I drop the plan: too risky"
     assert agent.events_of(ModeUpdate) == []
     await agent.run_turn("write a.txt hello")
     assert "not allowed in permission mode plan" in agent.text()
 
 
-async def test_title_todo_and_usage_are_told(harness: Harness) -> None:
+async def test_title_todo_and_usage_are_reported(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("title A walk\ntodo")
     assert [update.title for update in agent.events_of(TitleUpdate)] == ["A walk"]
@@ -328,11 +330,11 @@ async def test_model_effort_and_mode_change_while_it_runs(harness: Harness) -> N
     await agent.launch.set_effort(ReasoningEffort.XHIGH)
     await agent.launch.set_permission_mode(PermissionMode.SAFE_YOLO)
     await agent.run_turn("model")
-    assert said(agent) == "model demo-1-mini, effort xhigh, permission mode safe-yolo"
+    assert last_message(agent) == "model demo-1-mini, effort xhigh, permission mode safe-yolo"
     assert agent.events_of(ModeUpdate) == []
 
 
-async def test_what_is_said_into_a_running_turn_is_done_in_it(harness: Harness) -> None:
+async def test_a_message_into_a_running_turn_is_run_in_it(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send_and_wait("work 20 0.01")
     await agent.launch.steer(Prompt(turn_id=turn_id, text="say I heard you"))
@@ -369,7 +371,7 @@ async def test_a_second_message_in_a_running_turn_is_refused(harness: Harness) -
     await agent.wait_for_end(turn_id)
 
 
-async def test_an_interrupted_message_is_kept_as_far_as_it_came(harness: Harness) -> None:
+async def test_the_streamed_part_of_an_interrupted_message_is_kept(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send_and_wait("slow 1000")
     await agent.launch.interrupt()
@@ -378,10 +380,10 @@ async def test_an_interrupted_message_is_kept_as_far_as_it_came(harness: Harness
     assert message.partial
     assert message.text.startswith("word1 ")
     await agent.run_turn("history")
-    assert "word1" in said(agent)
+    assert "word1" in last_message(agent)
 
 
-async def test_ids_of_two_launches_never_collide_though_launches_are_counted_anew(harness: Harness) -> None:
+async def test_ids_of_a_fork_never_collide_with_those_of_its_source(harness: Harness) -> None:
     agent = await harness.launch()
     await agent.run_turn("say one\nflood 3")
     fork = msgspec.structs.replace(harness.plan(fork_of=agent.launch.native_id), generation=1)
@@ -391,7 +393,7 @@ async def test_ids_of_two_launches_never_collide_though_launches_are_counted_ane
     assert len(ids) == len(set(ids)) == 8
 
 
-async def test_messages_keep_the_ids_we_gave_them_also_those_into_a_running_turn(harness: Harness) -> None:
+async def test_messages_keep_the_ids_of_the_client_also_in_a_running_turn(harness: Harness) -> None:
     agent = await harness.launch()
     turn_id = await agent.send_and_wait("work 1000 0.01")
     steered = new_id()
@@ -399,14 +401,14 @@ async def test_messages_keep_the_ids_we_gave_them_also_those_into_a_running_turn
     await agent.wait_until(lambda: "I heard you" in agent.text())
     await agent.launch.interrupt()
     await agent.wait_for_end(turn_id)
-    nameless = new_id()
-    await agent.launch.send(Prompt(turn_id=nameless, text="say bye"))
-    agent.turn_ids.append(nameless)
-    await agent.wait_for_end(nameless)
+    without_id = new_id()
+    await agent.launch.send(Prompt(turn_id=without_id, text="say bye"))
+    agent.turn_ids.append(without_id)
+    await agent.wait_for_end(without_id)
     _, events = await harness.adapter.read_history(agent.plan.session_id, harness.state_dir)
     asked = [event for event in events if isinstance(event, UserMessage)]
     assert [event.anchor for event in asked[:2]] == [agent.message_ids[0], steered]
-    assert asked[2].anchor not in (None, ""), "one that we gave no id has one of the agent's"
+    assert asked[2].anchor not in (None, ""), "a message without an id gets one from the agent"
 
 
 async def test_thoughts_and_messages_carry_the_anchors_that_are_stored(harness: Harness) -> None:
@@ -418,8 +420,8 @@ async def test_thoughts_and_messages_carry_the_anchors_that_are_stored(harness: 
     assert all(event.anchor for event in live)
 
 
-async def test_files_go_back_to_a_message_that_came_into_a_running_turn(harness: Harness) -> None:
-    agent = await yolo(harness)
+async def test_files_are_restored_to_a_message_into_a_running_turn(harness: Harness) -> None:
+    agent = await launch_yolo(harness)
     turn_id = await agent.send("write a.txt one\nwork 1000 0.01")
     await agent.wait_until(lambda: "Step 1" in agent.text())
     steered = new_id()
@@ -436,8 +438,8 @@ async def test_files_go_back_to_a_message_that_came_into_a_running_turn(harness:
     assert not (harness.directory / "a.txt").exists()
 
 
-async def test_files_that_cannot_go_back_are_named(harness: Harness) -> None:
-    agent = await yolo(harness)
+async def test_files_that_cannot_be_restored_are_reported(harness: Harness) -> None:
+    agent = await launch_yolo(harness)
     (harness.directory / "old.txt").write_text("old")
     await agent.run_turn("write old.txt new\nwrite way.txt new\ndelete way.txt\nrun ln -s old.txt way.txt")
     found = await agent.launch.restore_files(agent.message_ids[0], None)
