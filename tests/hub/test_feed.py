@@ -1,3 +1,5 @@
+"""SyncEvents, their cursors, and how the feed passes them on."""
+
 import json
 
 import msgspec
@@ -18,7 +20,7 @@ from farsteer.hub.feed import Feed, SyncEvent, cursor_text, message_events, pars
         ("online-users-changed", None, b"[]", {"users": []}),
     ],
 )
-def test_events_have_the_shape_of_the_document(
+def test_events_have_their_documented_shape(
     type: str, subject: str | None, payload: bytes | None, expected: dict[str, object]
 ) -> None:
     event = sync_event('a "name"', type, subject, payload)
@@ -46,7 +48,7 @@ def test_a_cursor_is_good_for_its_own_store_only() -> None:
         assert parse_cursor("abc", wrong) is None
 
 
-def test_a_listener_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_fails_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     feed, heard = Feed(), list[SyncEvent]()
 
     def broken(events: list[SyncEvent]) -> None:
@@ -57,7 +59,17 @@ def test_a_listener_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) 
     event = sync_event("n", "session-removed", "s", None)
     feed.publish([event])
     assert heard == [event]
-    assert "a listener of the feed failed" in caplog.text
+    assert "feed listener failed" in caplog.text
     stop()
     feed.publish([event])
     assert heard == [event]
+
+
+def test_the_feed_knows_the_last_cursor_of_each_namespace() -> None:
+    feed = Feed()
+    assert feed.head("n") == 0
+    feed.start_at(7)
+    assert feed.head("n") == feed.head("other") == 7
+    feed.publish([sync_event("n", "session-removed", "s", None, cursor=cursor) for cursor in (8, 9)])
+    feed.publish([sync_event("n", "message-delta", "s", b"{}")])
+    assert (feed.head("n"), feed.head("other")) == (9, 7)

@@ -1,8 +1,8 @@
-"""The feed: everything that happens in a namespace, as the SyncEvents every face sends out.
+"""The feed: everything that happens in a namespace, as the SyncEvents that faces send to their clients.
 
-A `SyncEvent` is encoded once, here. A stored one carries its place in the hub's log, the cursor a client resumes from;
-a transient one (delta, typing, presence) has none. Faces register one listener each and do their own framing once.
-Stored events reach the listeners in the order of their cursors.
+Each `SyncEvent` is encoded once, here. A stored event has a cursor, from which a client can resume; a transient one
+(delta, typing, presence) has none. Each face registers one listener and builds its frames once for all its clients.
+Listeners get the stored events of a namespace in the order of their cursors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SyncEvent(msgspec.Struct, frozen=True, gc=False):
     """The whole event as JSON."""
     cursor: int | None = None
     merge_key: str | None = None
-    """Transient events with the same key may be merged or replaced for a slow client."""
+    """Transient events with the same key may be merged into one for a slow client."""
 
 
 def sync_event(
@@ -49,7 +49,7 @@ def sync_event(
     cursor: int | None = None,
     merge_key: str | None = None,
 ) -> SyncEvent:
-    """Build the wire form by splicing the already encoded payload in."""
+    """Build an event around a payload that is already encoded."""
     data = _head(namespace, type, subject)
     if cursor is not None:
         data = b'%b,"cursor":"%b-%d"' % (data, epoch.encode(), cursor)
@@ -61,7 +61,7 @@ def sync_event(
 def message_events(
     namespace: str, session_id: str, epoch: str, rows: Iterable[tuple[int, bytes | msgspec.Raw]]
 ) -> list[SyncEvent]:
-    """`sync_event` for many messages of one session, given as (cursor, encoded entry)."""
+    """Build the events of many entries of one session, given as (cursor, encoded entry), faster than one by one."""
     start = b'%b,"cursor":"%b-' % (_head(namespace, MESSAGE, session_id), epoch.encode())
     return [
         SyncEvent(namespace, MESSAGE, session_id, b'%b%d","message":%b}' % (start, cursor, body), cursor)
@@ -79,12 +79,12 @@ def _head(namespace: str, type: str, subject: str | None) -> bytes:
 
 
 def cursor_text(epoch: str, cursor: int) -> str:
-    """A cursor as clients see it: opaque, and bound to this store."""
+    """Return a cursor as clients see it: opaque, and valid for the store with this epoch only."""
     return f"{epoch}-{cursor}"
 
 
 def parse_cursor(epoch: str, text: str) -> int | None:
-    """The position, or None if the cursor is of another store or no cursor at all."""
+    """Return the position, or None if the text is not a cursor of this store."""
     prefix, _, number = text.rpartition("-")
     if prefix != epoch or not number.isascii() or not number.isdigit() or len(number) > 18:
         return None
@@ -95,7 +95,10 @@ Listener = Callable[[list[SyncEvent]], None]
 
 
 class Feed:
-    """Hands each batch of events to every listener, in order, on the event loop. One that fails harms no other."""
+    """Passes each batch of events to every listener, in order, on the event loop.
+
+    An exception of one listener is logged and does not affect the others.
+    """
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -103,14 +106,15 @@ class Feed:
         self._heads: dict[str, int] = {}
 
     def start_at(self, cursor: int) -> None:
-        """Set the cursor that every namespace stands at. Called by the store when it is opened."""
+        """Set the head of all namespaces in which nothing was published yet. The store calls this when it is opened."""
         self._start = cursor
 
     def head(self, namespace: str) -> int:
-        """Return the last cursor published in a namespace: a listener gets everything after it."""
+        """Return the last cursor published in a namespace. A listener that is added now gets everything after it."""
         return self._heads.get(namespace, self._start)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
+        """Add a listener and return a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -122,4 +126,4 @@ class Feed:
             try:
                 listener(events)
             except Exception:  # noqa: BLE001
-                _log.exception("a listener of the feed failed")
+                _log.exception("feed listener failed")

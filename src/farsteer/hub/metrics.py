@@ -1,4 +1,4 @@
-"""Counters of a running hub, for /metrics. Faces add their own."""
+"""The counters of a running hub that `/metrics` reports. The faces count too."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 @dataclass(slots=True)
 class Metrics:
     events_stored: int = 0
-    """Entries of session logs, committed."""
+    """Entries of session logs that were committed."""
     deltas: int = 0
-    """Live fragments passed on."""
+    """Deltas that were forwarded."""
     deliveries: int = 0
-    """Events given to clients; counted by the faces."""
+    """Events sent to clients. Counted by the faces."""
     clients: int = 0
-    """Live sockets and streams; counted by the faces."""
+    """Open sockets and streams. Counted by the faces."""
     clients_cut: int = 0
-    """Clients cut off because they were too slow; counted by the faces."""
+    """Clients that were disconnected because they were too slow. Counted by the faces."""
     links: int = 0
     """Machines with a live link."""
     messages_accepted: int = 0
