@@ -1,4 +1,4 @@
-"""Droid's protocol document, section by section, held by the face on the demo agent."""
+"""The protocol of docs/droid.md, with the demo agent."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ from tests.support.droid_client import (
 
 SCRIPT = Path(__file__).parent / "droid" / "resume.sh"
 ENVELOPE = {"jsonrpc": "2.0", "factoryApiVersion": "1.0.0"}
-FIVE = ["proceed_once", "proceed_auto_run_low", "proceed_auto_run_medium", "proceed_auto_run_high", "cancel"]
+PLAN_OPTIONS = [
+    "proceed_once",
+    "proceed_auto_run_low",
+    "proceed_auto_run_medium",
+    "proceed_auto_run_high",
+    "cancel",
+]
 
 
 @pytest.fixture
-def desk(home: Path) -> Path:
+def project(home: Path) -> Path:
     path = home.parent / "project"
     path.mkdir()
     return path
@@ -46,14 +52,14 @@ async def client(home: Path) -> AsyncIterator[DroidClient]:
         yield client
 
 
-# -- 2 and 3: the envelope and the methods
+# -- the envelope and the methods
 
 
-async def test_initialize_answers_as_asked(client: DroidClient, desk: Path) -> None:
-    (desk / ".git").mkdir()
+async def test_initialize_returns_the_requested_settings(client: DroidClient, project: Path) -> None:
+    (project / ".git").mkdir()
     answer = await client.call(
         "initialize_session",
-        {"machineId": "machine-probe", "cwd": str(desk), "sessionId": "probe-1", "modelId": "gpt-5.1",
+        {"machineId": "machine-probe", "cwd": str(project), "sessionId": "probe-1", "modelId": "gpt-5.1",
          "autonomyLevel": "auto-low", "reasoningEffort": "none"},
     )  # fmt: skip
     assert {key: answer[key] for key in ("jsonrpc", "factoryApiVersion", "type", "id")} == {
@@ -74,16 +80,18 @@ async def test_initialize_answers_as_asked(client: DroidClient, desk: Path) -> N
     assert [model["id"] for model in result["availableModels"]] == ["demo-1", "demo-1-mini"]
 
 
-async def test_a_session_has_an_id_of_the_servers(client: DroidClient, desk: Path) -> None:
-    assert is_uuid((await client.initialize(desk))["sessionId"])
+async def test_the_server_chooses_a_uuid(client: DroidClient, project: Path) -> None:
+    assert is_uuid((await client.initialize(project))["sessionId"])
 
 
-async def test_a_message_is_acknowledged_before_anything_of_its_turn(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
-    heard = len(client.lines)
+async def test_a_message_is_acknowledged_before_anything_of_its_turn(
+    client: DroidClient, project: Path
+) -> None:
+    await client.initialize(project)
+    start = len(client.lines)
     await client.send("add_user_message", {"text": "Just reply OK."})
     notes = await client.until_idle()
-    assert client.lines[heard] == {**ENVELOPE, "type": "response", "id": "2", "result": {}}
+    assert client.lines[start] == {**ENVELOPE, "type": "response", "id": "2", "result": {}}
     assert text_of(notes) == "OK"
     assert kinds(notes) == [
         "streaming_assistant_message", "create_message", "session_title_updated", "assistant_text_delta",
@@ -91,11 +99,11 @@ async def test_a_message_is_acknowledged_before_anything_of_its_turn(client: Dro
     ]  # fmt: skip
 
 
-async def test_settings_change_and_are_told(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk, modelId="demo-1")
-    heard = len(client.lines)
+async def test_changed_settings_are_notified(client: DroidClient, project: Path) -> None:
+    await client.initialize(project, modelId="demo-1")
+    start = len(client.lines)
     assert await client.ask("update_session_settings", {"reasoningEffort": "xhigh"}) == {}
-    (updated,) = [note for line in client.lines[heard:] if (note := note_of(line))]
+    (updated,) = [note for line in client.lines[start:] if (note := note_of(line))]
     assert (updated["type"], updated["settings"]["reasoningEffort"]) == ("settings_updated", "xhigh")
     await client.ask("update_session_settings", {"modelId": "demo-1-mini"})
     assert text_of(await client.turn("model")) == "model demo-1-mini, effort xhigh, permission mode default"
@@ -116,17 +124,17 @@ async def test_settings_change_and_are_told(client: DroidClient, desk: Path) -> 
         ({"interactionMode": "auto", "autonomyLevel": "medium"}, "medium", "safe-yolo"),
     ],
 )
-async def test_autonomy_in_the_old_words_and_in_the_new_ones(
-    client: DroidClient, desk: Path, asked: Line, word: str, mode: str
+async def test_autonomy_with_older_and_current_names(
+    client: DroidClient, project: Path, asked: Line, word: str, mode: str
 ) -> None:
-    settings = (await client.initialize(desk, **asked))["settings"]
+    settings = (await client.initialize(project, **asked))["settings"]
     assert settings["autonomyLevel"] == word
     assert (settings["interactionMode"] == "spec") is (mode == "plan")
     assert text_of(await client.turn("model")).endswith(f"permission mode {mode}")
 
 
-async def test_a_turn_is_interrupted(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_turn_is_interrupted(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "work 1000 0.05"})
     await client.until_note("assistant_text_delta")
     id = await client.send("interrupt_session")
@@ -140,11 +148,11 @@ async def test_a_turn_is_interrupted(client: DroidClient, desk: Path) -> None:
     assert text_of(await client.turn("say still here")) == "still here"
 
 
-# -- 4: what the server asks
+# -- permissions, questions and plans
 
 
-async def test_a_permission_for_a_command(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_permission_for_a_command(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "run echo hello > made.txt && cat made.txt"})
     asked = await client.until_request("request_permission")
     (use,) = asked["params"]["toolUses"]
@@ -159,7 +167,7 @@ async def test_a_permission_for_a_command(client: DroidClient, desk: Path) -> No
         "cancel",
     ]
     assert note_of(client.lines[-2])["newState"] == "waiting_for_tool_confirmation"
-    assert not (desk / "made.txt").exists()
+    assert not (project / "made.txt").exists()
     await client.select(asked, "proceed_once")
     resolved = await client.until_note("permission_resolved")
     call = use["toolUse"]["id"]
@@ -178,8 +186,8 @@ async def test_a_permission_for_a_command(client: DroidClient, desk: Path) -> No
     await client.until_idle()
 
 
-async def test_a_refused_permission_does_nothing(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_denied_permission_runs_nothing(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "run touch made.txt"})
     asked = await client.until_request("request_permission")
     await client.select(asked, "cancel")
@@ -187,25 +195,25 @@ async def test_a_refused_permission_does_nothing(client: DroidClient, desk: Path
     assert (resolved["selectedOption"], resolved["toolUseIds"]) == ("cancel", [])
     assert (await client.until_note("tool_result"))["content"].startswith("Error:")
     await client.until_idle()
-    assert not (desk / "made.txt").exists()
+    assert not (project / "made.txt").exists()
 
 
-async def test_always_is_not_asked_again(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_after_always_there_is_no_further_request(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "run touch a\nrun touch b"})
     await client.select(await client.until_request("request_permission"), "proceed_always")
     await client.until_idle()
     assert [line["type"] for line in client.lines].count("request") == 1
-    assert (desk / "a").exists()
-    assert (desk / "b").exists()
+    assert (project / "a").exists()
+    assert (project / "b").exists()
 
 
-async def test_permissions_to_create_and_to_edit(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_permissions_to_create_and_to_edit(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "write a.txt one\nedit a.txt one -> two"})
     create = await client.until_request("request_permission")
     (use,) = create["params"]["toolUses"]
-    path = str(desk / "a.txt")
+    path = str(project / "a.txt")
     assert use["details"] == {"type": "create", "filePath": path, "fileName": "a.txt", "content": "one\n"}
     assert (use["toolUse"]["name"], use["toolUse"]["input"]["file_path"]) == ("Create", path)
     await client.select(create, "proceed_once")
@@ -216,11 +224,11 @@ async def test_permissions_to_create_and_to_edit(client: DroidClient, desk: Path
     }  # fmt: skip
     await client.select(edit, "proceed_once")
     await client.until_idle()
-    assert (desk / "a.txt").read_text() == "two\n"
+    assert (project / "a.txt").read_text() == "two\n"
 
 
-async def test_a_questionnaire(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_questionnaire(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "ask all"})
     asked = await client.until_request("ask_user")
     assert asked["params"]["questions"] == [
@@ -243,23 +251,23 @@ async def test_a_questionnaire(client: DroidClient, desk: Path) -> None:
     assert of(notes, "permission_resolved") == []
 
 
-async def test_answers_that_are_no_objects_do_not_proceed(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_answers_that_are_not_objects_are_ignored(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "ask"})
     asked = await client.until_request("ask_user")
     await client.reply(asked, {"cancelled": False, "answers": ["red"]})
-    # Still waiting: nothing was told between the question and the answer that counts.
-    heard = len(client.lines)
+    # Still waiting: nothing was sent after the malformed answer.
+    start = len(client.lines)
     await client.ask("list_models")
-    assert len(client.lines) == heard + 1
+    assert len(client.lines) == start + 1
     await client.reply(
         asked, {"cancelled": False, "answers": [{"index": 1, "question": "", "answer": "red"}]}
     )
     assert text_of(await client.until_idle()) == "You chose colour: red."
 
 
-async def test_a_cancelled_questionnaire(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_cancelled_questionnaire(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "ask"})
     await client.reply(await client.until_request("ask_user"), {"cancelled": True, "answers": []})
     notes = await client.until_idle()
@@ -277,9 +285,9 @@ async def test_a_cancelled_questionnaire(client: DroidClient, desk: Path) -> Non
     ],
 )
 async def test_leaving_spec_mode(
-    client: DroidClient, desk: Path, selected: str, level: str, mode: str
+    client: DroidClient, project: Path, selected: str, level: str, mode: str
 ) -> None:
-    await client.initialize(desk, autonomyLevel="spec")
+    await client.initialize(project, autonomyLevel="spec")
     await client.ask("add_user_message", {"text": "plan\nmodel"})
     asked = await client.until_request("request_permission")
     (use,) = asked["params"]["toolUses"]
@@ -287,12 +295,12 @@ async def test_leaving_spec_mode(
     assert set(use["toolUse"]["input"]) == {"plan"}
     assert use["confirmationType"] == "exit_spec_mode"
     assert use["details"] == {"type": "exit_spec_mode", "plan": use["toolUse"]["input"]["plan"]}
-    assert [option["value"] for option in asked["params"]["options"]] == FIVE
+    assert [option["value"] for option in asked["params"]["options"]] == PLAN_OPTIONS
     assert all(option["selectedColor"] for option in asked["params"]["options"])
-    heard = len(client.lines)
+    start = len(client.lines)
     await client.select(asked, selected)
     await client.until_idle()
-    told = [note for line in client.lines[heard:] if (note := note_of(line))]
+    told = [note for line in client.lines[start:] if (note := note_of(line))]
     order = [
         note["type"]
         for note in told
@@ -305,8 +313,8 @@ async def test_leaving_spec_mode(
     assert text_of(told).endswith(f"permission mode {mode}")
 
 
-async def test_a_plan_that_is_not_approved(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk, autonomyLevel="spec")
+async def test_a_denied_plan(client: DroidClient, project: Path) -> None:
+    await client.initialize(project, autonomyLevel="spec")
     await client.ask("add_user_message", {"text": "plan\nmodel"})
     await client.select(await client.until_request("request_permission"), "cancel", comment="too big")
     notes = await client.until_idle()
@@ -315,23 +323,23 @@ async def test_a_plan_that_is_not_approved(client: DroidClient, desk: Path) -> N
     assert text_of(notes).endswith("permission mode plan")
 
 
-async def test_one_of_several_plans(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk, autonomyLevel="spec")
+async def test_one_of_several_plans(client: DroidClient, project: Path) -> None:
+    await client.initialize(project, autonomyLevel="spec")
     await client.ask("add_user_message", {"text": "plan many"})
     asked = await client.until_request("request_permission")
     (use,) = asked["params"]["toolUses"]
     names = ["Plan A: the small change", "Plan B: the big change"]
     assert use["toolUse"]["input"]["optionNames"] == use["details"]["optionNames"] == names
-    assert [option["value"] for option in asked["params"]["options"]] == FIVE
+    assert [option["value"] for option in asked["params"]["options"]] == PLAN_OPTIONS
     await client.select(asked, "proceed_once", comment=names[1])
     assert text_of(await client.until_idle()).endswith(f"It was {names[1]}.")
 
 
-# -- 5: notifications
+# -- notifications
 
 
-async def test_every_message_is_told_whole_and_knows_its_parent(client: DroidClient, desk: Path) -> None:
-    session = (await client.initialize(desk, autonomyLevel="auto-high"))["sessionId"]
+async def test_every_message_is_sent_whole_and_names_its_parent(client: DroidClient, project: Path) -> None:
+    session = (await client.initialize(project, autonomyLevel="auto-high"))["sessionId"]
     notes = await client.turn("think\nrun pwd\nsay done")
     messages = [note["message"] for note in of(notes, "create_message")]
     user, thought, use, *said = messages
@@ -366,15 +374,15 @@ async def test_every_message_is_told_whole_and_knows_its_parent(client: DroidCli
     assert completed["tokenUsage"] == usage["tokenUsage"]
 
 
-async def test_a_failed_command_is_an_error(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk, autonomyLevel="auto-high")
+async def test_a_failed_command_is_an_error(client: DroidClient, project: Path) -> None:
+    await client.initialize(project, autonomyLevel="auto-high")
     (result,) = of(await client.turn("run ls /does/not/exist"), "tool_result")
     assert result["content"].startswith("Error: ")
     assert result["isError"] is True
 
 
-async def test_a_title_is_told(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_titles_are_notified(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     assert [note["title"] for note in of(await client.turn("say hello"), "session_title_updated")] == [
         "say hello"
     ]
@@ -384,7 +392,7 @@ async def test_a_title_is_told(client: DroidClient, desk: Path) -> None:
     assert await client.ask("rename_session", {"title": "Mine"}) == {"success": True}
 
 
-# -- 6: errors
+# -- errors
 
 INVALID_MESSAGE = {
     **ENVELOPE, "type": "response", "id": None, "error": {"code": -32700, "message": "Invalid JSON-RPC message"},
@@ -405,7 +413,7 @@ def without(key: str) -> Line:
      {}],
     ids=str,
 )  # fmt: skip
-async def test_what_is_no_message_of_this_protocol(client: DroidClient, line: Line) -> None:
+async def test_a_line_that_is_not_part_of_the_protocol(client: DroidClient, line: Line) -> None:
     await client.write(line)
     assert await client.next() == INVALID_MESSAGE
 
@@ -421,15 +429,13 @@ async def test_what_is_no_message_of_this_protocol(client: DroidClient, line: Li
         ("load_session", {"sessionId": None}),
     ],
 )
-async def test_requests_that_are_not_accepted(
-    client: DroidClient, desk: Path, method: str, params: Line
-) -> None:
-    await client.initialize(desk)
+async def test_invalid_requests(client: DroidClient, project: Path, method: str, params: Line) -> None:
+    await client.initialize(project)
     assert await client.call(method, params) == INVALID_REQUEST
     assert text_of(await client.turn("say hello")) == "hello"
 
 
-async def test_a_request_without_parameters_is_not_accepted(client: DroidClient) -> None:
+async def test_a_request_without_parameters(client: DroidClient) -> None:
     await client.write(without("params"))
     assert await client.next() == INVALID_REQUEST
 
@@ -443,23 +449,23 @@ async def test_without_a_session(client: DroidClient, method: str, params: Line)
     assert error["message"] == "No active session. Call initialize_session or load_session first."
 
 
-# -- 7: resume
+# -- resuming a session
 
 
-async def test_a_new_session_never_has_a_past(client: DroidClient, desk: Path) -> None:
-    old = (await client.initialize(desk))["sessionId"]
+async def test_a_new_session_has_no_messages(client: DroidClient, project: Path) -> None:
+    old = (await client.initialize(project))["sessionId"]
     await client.turn("say hello")
-    again = await client.initialize(desk, sessionId=old)
+    again = await client.initialize(project, sessionId=old)
     assert again["session"]["messages"] == []
 
 
-async def test_a_turn_has_its_end_before_another_session_is_entered(client: DroidClient, desk: Path) -> None:
-    old = (await client.initialize(desk))["sessionId"]
+async def test_a_turn_ends_before_another_session_is_entered(client: DroidClient, project: Path) -> None:
+    old = (await client.initialize(project))["sessionId"]
     await client.ask("add_user_message", {"text": "work 1000 0.05"})
     await client.until_note("assistant_text_delta")
-    heard = len(client.lines)
-    new = await client.initialize(desk)
-    told = [note for line in client.lines[heard:] if (note := note_of(line))]
+    start = len(client.lines)
+    new = await client.initialize(project)
+    told = [note for line in client.lines[start:] if (note := note_of(line))]
     assert of(told, "agent_turn_completed")[0]["reason"] == "cancelled"
     assert text_of(await client.turn("say new")) == "new"
     loaded = await client.ask("load_session", {"sessionId": old})
@@ -467,41 +473,43 @@ async def test_a_turn_has_its_end_before_another_session_is_entered(client: Droi
     assert new["sessionId"] != old
 
 
-async def test_a_name_of_the_clients_cannot_be_loaded_later(desk: Path) -> None:
+async def test_a_custom_name_cannot_be_loaded_later(project: Path) -> None:
     async with droid() as client:
-        assert (await client.initialize(desk, sessionId="my-session-1"))["sessionId"] == "my-session-1"
+        assert (await client.initialize(project, sessionId="my-session-1"))["sessionId"] == "my-session-1"
         await client.turn("say hello")
     async with droid() as client:
         answer = await client.call("load_session", {"sessionId": "my-session-1"})
         assert answer["error"] == {"code": -32004, "message": "Session not found"}
 
 
-async def test_an_id_that_a_client_made_can_be_loaded(desk: Path) -> None:
+async def test_a_custom_uuid_can_be_loaded(project: Path) -> None:
     chosen = "0d2e1d9e-4a47-4a4b-8a8f-111111111111"
     async with droid() as client:
-        assert (await client.initialize(desk, sessionId=chosen))["sessionId"] == chosen
+        assert (await client.initialize(project, sessionId=chosen))["sessionId"] == chosen
         await client.turn("say hello")
     async with droid() as client:
         loaded = await client.ask("load_session", {"sessionId": chosen})
         assert len(loaded["session"]["messages"]) == 2
 
 
-async def test_loading_gives_the_same_messages_as_living_through_them(desk: Path) -> None:
+async def test_loaded_messages_are_the_same_as_live_ones(project: Path) -> None:
     async with droid() as client:
-        old = (await client.initialize(desk, autonomyLevel="auto-high", modelId="demo-1-mini"))["sessionId"]
+        old = (await client.initialize(project, autonomyLevel="auto-high", modelId="demo-1-mini"))[
+            "sessionId"
+        ]
         notes = await client.turn("think\nrun pwd\ntodo")
         await client.turn("say more")
         told = [note for line in client.lines if (note := note_of(line))]
-    lived = [note["message"] for note in of(told, "create_message")]
+    live = [note["message"] for note in of(told, "create_message")]
     results = [(note["messageId"], note["content"]) for note in of(told, "tool_result")]
     async with droid() as client:
-        await client.initialize(desk, autonomyLevel="auto-low")
+        await client.initialize(project, autonomyLevel="auto-low")
         loaded = await client.ask("load_session", {"sessionId": old})
         messages = loaded["session"]["messages"]
-        assert [message for message in messages if message["role"] != "tool"] == lived
+        assert [message for message in messages if message["role"] != "tool"] == live
         tools = [message for message in messages if message["role"] == "tool"]
         assert [(message["id"], message["content"][0]["content"]) for message in tools] == results
-        assert (loaded["cwd"], loaded["isAgentLoopInProgress"]) == (str(desk), False)
+        assert (loaded["cwd"], loaded["isAgentLoopInProgress"]) == (str(project), False)
         assert (loaded["settings"]["modelId"], loaded["settings"]["autonomyLevel"]) == (
             "demo-1-mini",
             "auto-high",
@@ -511,18 +519,18 @@ async def test_loading_gives_the_same_messages_as_living_through_them(desk: Path
         assert of(notes, "create_message")[0]["message"]["parentId"] == messages[-1]["id"]
 
 
-async def test_the_documents_own_script(home: Path, tmp_path: Path) -> None:
-    """Section 7.2.4, with its places under a directory of this test and its waits shortened."""
-    place = tmp_path / "tmp"
-    place.mkdir()
+async def test_the_resume_script_of_the_documentation(home: Path, tmp_path: Path) -> None:
+    """Runs `droid/resume.sh` with its files in a directory of this test and its waits shortened."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
     script = tmp_path / "resume.sh"
-    script.write_text(SCRIPT.read_text().replace("/tmp/", f"{place}/"))
+    script.write_text(SCRIPT.read_text().replace("/tmp/", f"{folder}/"))
     _program(home.parent / ".local" / "bin" / "droid", f'exec "{sys.executable}" -m farsteer "$@"')
     _program(
         tmp_path / "bin" / "sleep",
         f"""
         case $1 in 28) log=t1 ;; 30) log=t2 ;; *) exec /bin/sleep 0.1 ;; esac
-        for n in $(seq 600); do grep -qs '"newState":"idle"' {place}/$log.jsonl && exit; /bin/sleep 0.05; done
+        for n in $(seq 600); do grep -qs '"newState":"idle"' {folder}/$log.jsonl && exit; /bin/sleep 0.05; done
         """,
     )
     identity = {

@@ -13,7 +13,7 @@ from tests.support.droid_client import DroidClient, droid_here
 
 
 @pytest.fixture
-def desk(home: Path) -> Path:
+def project(home: Path) -> Path:
     path = home.parent / "project"
     path.mkdir()
     return path
@@ -21,14 +21,14 @@ def desk(home: Path) -> Path:
 
 @pytest.fixture
 async def client(home: Path) -> AsyncIterator[DroidClient]:
-    """A client of the face as it is by default."""
+    """A client of the default dialect."""
     async with droid_here(partial(in_process_hub, home), ServerOptions(agent="demo")) as client:
         yield client
 
 
 @pytest.fixture
 async def newer(home: Path) -> AsyncIterator[DroidClient]:
-    """A client of the face in the words of the newest CLI."""
+    """A client of the newest dialect."""
     options = ServerOptions(agent="demo", dialect=DIALECTS["0.215"])
     async with droid_here(partial(in_process_hub, home), options) as client:
         yield client

@@ -1,4 +1,4 @@
-"""Approvals as Droid's requests, and what clients answer."""
+"""Approvals as Droid's requests, and the answers of clients."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def values(asked: ApprovalRequest) -> list[str]:
         ),
     ],
 )
-def test_only_words_that_clients_know_are_offered(options: tuple[Option, ...], offered: list[str]) -> None:
+def test_only_values_that_clients_know_are_offered(options: tuple[Option, ...], offered: list[str]) -> None:
     assert values(request(approval(*options))) == offered
 
 
-def test_the_option_that_was_meant_is_chosen() -> None:
+def test_a_value_selects_the_option_it_stands_for() -> None:
     one = approval(ALLOW, ALWAYS, SERVER, REJECT)
     assert decision(one, {"selectedOption": "proceed_once"}) == Approve(decision="approved", option_id="y")
     assert decision(one, {"selectedOption": "proceed_always", "comment": "ok"}) == Approve(
@@ -64,13 +64,13 @@ def test_the_option_that_was_meant_is_chosen() -> None:
     assert decision(one, {"selectedOption": "cancel", "comment": "no"}) == Deny(option_id="n", message="no")
 
 
-def test_a_yes_that_was_not_offered_is_a_yes_for_once() -> None:
+def test_an_allowing_value_that_was_not_offered_allows_once() -> None:
     one = approval(ALLOW, REJECT)
     assert decision(one, {"selectedOption": "proceed_auto_run_high"}) == Approve(decision="approved")
     assert decision(one, {"selectedOption": "proceed_always"}) == Approve(decision="approved")
 
 
-def test_what_a_droid_says_about_its_tool_is_passed_on() -> None:
+def test_the_details_of_a_droid_are_passed_on() -> None:
     details = {"type": "exec", "fullCommand": "ls", "impactLevel": "low"}
     own = Option(id="proceed_always", name="Always: raises the autonomy", kind=OptionKind.ALLOW_ALWAYS)
     asked = request(approval(own, meta={"confirmationType": "exec", "details": details}))
@@ -87,7 +87,7 @@ def test_what_a_droid_says_about_its_tool_is_passed_on() -> None:
         ("delete", {}),
     ],
 )
-def test_a_tool_that_droid_has_not_is_asked_for_by_its_name(name: str, details: dict[str, str]) -> None:
+def test_a_tool_unknown_to_droid_is_an_mcp_tool(name: str, details: dict[str, str]) -> None:
     asked = build_request(approval(ALLOW), ToolUse(id="c", name=name), DEFAULT_DIALECT)
     (use,) = asked.params["toolUses"]
     assert use["details"] == {"type": "mcp_tool", "toolName": name, "impactLevel": "high", **details}
@@ -97,7 +97,7 @@ def plan(*options: Option, **more: Any) -> Approval:
     return approval(*options, kind=ApprovalKind.PLAN, plan="# Plan", **more)
 
 
-def test_a_plan_offers_five_answers_and_each_means_a_mode() -> None:
+def test_a_plan_offers_five_options_and_each_sets_a_mode() -> None:
     one = plan(ALLOW, REJECT)
     five = [
         "proceed_once",
@@ -117,7 +117,7 @@ def test_a_plan_offers_five_answers_and_each_means_a_mode() -> None:
     assert isinstance(decision(one, {"selectedOption": "cancel"}), Deny)
 
 
-def test_a_droids_plan_is_answered_with_its_own_option() -> None:
+def test_the_plan_of_a_droid_is_answered_with_its_own_option() -> None:
     own = (
         Option(id="proceed_once", name="Proceed", kind=OptionKind.ALLOW_ONCE),
         Option(id="proceed_new_session", name="Elsewhere", kind=OptionKind.ALLOW_ONCE),
@@ -130,7 +130,7 @@ def test_a_droids_plan_is_answered_with_its_own_option() -> None:
     assert values(request(plan(*own), "0.215"))[-2:] == ["proceed_new_session", "cancel"]
 
 
-def test_an_edited_plan_and_the_chosen_one_reach_the_agent() -> None:
+def test_an_edited_plan_and_the_chosen_plan_reach_the_agent() -> None:
     which = Question(id="choice", text="Which?", choices=("A", "B"))
     one = plan(ALLOW, REJECT, questions=(which,))
     assert request(one).params["toolUses"][0]["details"]["optionNames"] == ["A", "B"]
@@ -154,13 +154,13 @@ QUESTIONS = (
         (["green", "a,z"], {"q": ["green"], "r": ["a,z"]}),
     ],
 )
-def test_answers_find_their_choices(answers: list[str], given: dict[str, list[str]]) -> None:
+def test_answers_are_matched_with_choices(answers: list[str], given: dict[str, list[str]]) -> None:
     one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
     said = [{"index": number, "question": "?", "answer": text} for number, text in enumerate(answers, 1)]
     assert decision(one, {"cancelled": False, "answers": said}) == Approve(answers=given)
 
 
-def test_answers_that_are_missing_or_none() -> None:
+def test_missing_and_malformed_answers() -> None:
     one = approval(kind=ApprovalKind.QUESTION, questions=QUESTIONS)
     first = {"index": 1, "question": "One?", "answer": "Red"}
     assert isinstance(decision(one, {"cancelled": False, "answers": [first]}), Deny)

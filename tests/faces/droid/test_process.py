@@ -1,4 +1,4 @@
-"""The face as a process: what it prints, when it is ready, how it ends and what it leaves."""
+"""`farsteer exec` as a process: its output, its options and how it exits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ def lines(*requests: Line) -> str:
     return "".join(json.dumps(line) + "\n" for line in requests)
 
 
-def opening(desk: Path, **more: object) -> Line:
-    return request("1", "initialize_session", {"machineId": "m", "cwd": str(desk), **more})
+def initialize_request(project: Path, **more: object) -> Line:
+    return request("1", "initialize_session", {"machineId": "m", "cwd": str(project), **more})
 
 
-async def face(text: str, *options: str) -> Result:
+async def run_face(text: str, *options: str) -> Result:
     return await finish(await start("exec", *FORMATS, *options, stdin=asyncio.subprocess.PIPE), text)
 
 
-async def test_a_piped_conversation_comes_to_its_end(desk: Path) -> None:
-    result = await face(lines(opening(desk), request("2", "add_user_message", {"text": "work 3 0.1"})))
+async def test_piped_requests_are_completed_before_the_exit(project: Path) -> None:
+    result = await run_face(
+        lines(initialize_request(project), request("2", "add_user_message", {"text": "work 3 0.1"}))
+    )
     assert (result.code, result.err) == (0, "")
     heard = [json.loads(line) for line in result.lines]
     notes = [note for line in heard if (note := note_of(line))]
@@ -40,9 +42,11 @@ async def test_a_piped_conversation_comes_to_its_end(desk: Path) -> None:
     assert of(notes, "agent_turn_completed")[0]["reason"] == "completed"
 
 
-async def test_files_are_as_good_as_pipes(desk: Path, tmp_path: Path) -> None:
+async def test_stdin_and_stdout_may_be_files(project: Path, tmp_path: Path) -> None:
     asked, answered = tmp_path / "in", tmp_path / "out"
-    asked.write_text(lines(opening(desk), request("2", "add_user_message", {"text": "say hello"})))
+    asked.write_text(
+        lines(initialize_request(project), request("2", "add_user_message", {"text": "say hello"}))
+    )
     with asked.open() as source, answered.open("w") as target:
         process = await start("exec", *FORMATS, stdin=source, stdout=target)
         await process.communicate()
@@ -51,7 +55,7 @@ async def test_files_are_as_good_as_pipes(desk: Path, tmp_path: Path) -> None:
     assert text_of([note for note in notes if note]) == "hello"
 
 
-async def test_what_else_is_printed_goes_to_stderr(tmp_path: Path) -> None:
+async def test_other_output_goes_to_stderr(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from farsteer.jsonrpc.stdio import claim_stdio\n"
@@ -68,7 +72,7 @@ async def test_what_else_is_printed_goes_to_stderr(tmp_path: Path) -> None:
     assert (result.out, result.err) == ("before\na line", "noise\nlouder noise\n")
 
 
-async def test_it_starts_without_what_only_a_server_needs(desk: Path) -> None:
+async def test_server_libraries_are_not_imported(project: Path) -> None:
     script = (
         "import sys\n"
         "from farsteer.cli.main import main\n"
@@ -78,26 +82,26 @@ async def test_it_starts_without_what_only_a_server_needs(desk: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
-    result = await finish(process, lines(opening(desk)))
+    result = await finish(process, lines(initialize_request(project)))
     assert json.loads(result.lines[-1])["result"]["sessionId"]
     assert result.err == "\n"
 
 
-async def test_the_end_of_input_with_a_question_open_ends_it(desk: Path) -> None:
+async def test_the_end_of_input_cancels_a_turn_with_an_open_approval(project: Path) -> None:
     async with droid() as client:
-        await client.initialize(desk)
+        await client.initialize(project)
         await client.ask("add_user_message", {"text": "run touch made.txt"})
         await client.until_request("request_permission")
         client.close()
         assert await client.ended() == 0
     notes = [note for line in client.lines if (note := note_of(line))]
     assert of(notes, "agent_turn_completed")[0]["reason"] == "cancelled"
-    assert not (desk / "made.txt").exists()
+    assert not (project / "made.txt").exists()
 
 
-async def test_a_signal_ends_it_in_the_middle_of_a_turn(desk: Path) -> None:
+async def test_sigterm_cancels_the_turn_and_ends_the_agent(project: Path) -> None:
     async with droid() as client:
-        await client.initialize(desk, autonomyLevel="high")
+        await client.initialize(project, autonomyLevel="high")
         await client.ask("add_user_message", {"text": "run echo $$; sleep 60"})
         command = int((await client.until_note("tool_progress_update"))["update"]["text"])
         children = psutil.Process(client.process.pid).children(recursive=True)
@@ -109,9 +113,9 @@ async def test_a_signal_ends_it_in_the_middle_of_a_turn(desk: Path) -> None:
     assert of(notes, "agent_turn_completed")[0]["reason"] == "cancelled"
 
 
-async def test_a_peer_that_is_gone_ends_it(desk: Path) -> None:
+async def test_a_closed_output_ends_the_process(project: Path) -> None:
     async with droid() as client:
-        await client.initialize(desk)
+        await client.initialize(project)
         await client.ask("add_user_message", {"text": "work 1000 0.02"})
         await client.until_note("assistant_text_delta")
         client.hang_up()
@@ -119,9 +123,9 @@ async def test_a_peer_that_is_gone_ends_it(desk: Path) -> None:
             assert await client.process.wait() == 0
 
 
-async def test_closing_the_session_ends_the_process(desk: Path) -> None:
+async def test_closing_the_session_ends_the_process(project: Path) -> None:
     async with droid() as client:
-        session = (await client.initialize(desk))["sessionId"]
+        session = (await client.initialize(project))["sessionId"]
         await client.ask("add_user_message", {"text": "work 1000 0.05"})
         await client.until_note("assistant_text_delta")
         assert await client.ask("close_session", {"reason": "other"}) == {}
@@ -130,28 +134,30 @@ async def test_closing_the_session_ends_the_process(desk: Path) -> None:
         assert text_of(await client.turn("what did I say?")) == "You said “work 1000 0.05”."
 
 
-async def test_a_home_in_use_is_said_to_who_asks(desk: Path) -> None:
+async def test_a_home_in_use_is_reported_to_the_client(project: Path) -> None:
     async with droid() as first:
-        await first.initialize(desk)
+        await first.initialize(project)
         async with droid() as second:
-            error = (await second.call("initialize_session", {"machineId": "m", "cwd": str(desk)}))["error"]
+            error = (await second.call("initialize_session", {"machineId": "m", "cwd": str(project)}))[
+                "error"
+            ]
             assert error["code"] == -32603
             assert all(way in error["message"] for way in ("farsteer up", "--hub", "--home"))
             assert text_of(await first.turn("say undisturbed")) == "undisturbed"
             first.close()
             await first.ended()
-            await second.initialize(desk)
+            await second.initialize(project)
             assert text_of(await second.turn("say my turn")) == "my turn"
 
 
-async def test_a_session_to_begin_with_must_be_there(desk: Path) -> None:
-    result = await face("", "--session-id", "0d2e1d9e-4a47-4a4b-8a8f-111111111111")
+async def test_an_unknown_initial_session_fails(project: Path) -> None:
+    result = await run_face("", "--session-id", "0d2e1d9e-4a47-4a4b-8a8f-111111111111")
     assert (result.code, result.out) == (1, "")
     assert "no such session" in result.err
 
 
-async def test_options_count_where_a_request_says_nothing(desk: Path) -> None:
-    options = ("--cwd", str(desk), "-m", "demo-1-mini", "--auto", "medium", "-r", "high")
+async def test_options_are_defaults_for_requests(project: Path) -> None:
+    options = ("--cwd", str(project), "-m", "demo-1-mini", "--auto", "medium", "-r", "high")
     async with droid(*options, "--tag", "x") as client:
         settings = (await client.ask("initialize_session", {"machineId": "m"}))["settings"]
         assert (settings["modelId"], settings["autonomyLevel"], settings["reasoningEffort"]) == (

@@ -1,4 +1,4 @@
-"""A Droid behind the face: what it says comes out as it went in, though it went through our log."""
+"""A Droid behind the face: its notifications survive the way through our log."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def client(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield client
 
 
-async def test_a_permission_keeps_its_details(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_permission_keeps_its_details(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     await client.ask("add_user_message", {"text": "run touch made.txt"})
     asked = await client.until_request("request_permission")
     (use,) = asked["params"]["toolUses"]
@@ -34,11 +34,11 @@ async def test_a_permission_keeps_its_details(client: DroidClient, desk: Path) -
     await client.select(asked, "proceed_always")
     notes = await client.until_idle()
     assert of(notes, "settings_updated")[0]["settings"]["autonomyLevel"] == "medium"
-    assert (desk / "made.txt").exists()
+    assert (project / "made.txt").exists()
 
 
-async def test_a_plan_is_left_in_the_documents_order(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk, autonomyLevel="spec")
+async def test_the_order_of_notifications_after_a_plan(client: DroidClient, project: Path) -> None:
+    await client.initialize(project, autonomyLevel="spec")
     await client.ask("add_user_message", {"text": "plan A | B"})
     asked = await client.until_request("request_permission")
     (use,) = asked["params"]["toolUses"]
@@ -55,11 +55,11 @@ async def test_a_plan_is_left_in_the_documents_order(client: DroidClient, desk: 
     assert of(notes, "settings_updated")[0]["settings"]["autonomyLevel"] == "auto-low"
 
 
-async def test_retries_and_retractions_are_told(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_retries_and_retractions_are_sent(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     notes = await client.turn("retry 1")
     assert [note["attempt"] for note in of(notes, "llm_retry")] == [1]
-    assert text_of(notes) == "The answer isThe answer is 42.", "streamed again after the retry was told"
+    assert text_of(notes) == "The answer isThe answer is 42.", "streamed again after the retry"
     notes = await client.turn("retract")
     (retracted,) = of(notes, "assistant_message_retracted")
     deltas = of(notes, "assistant_text_delta")
@@ -67,19 +67,19 @@ async def test_retries_and_retractions_are_told(client: DroidClient, desk: Path)
     assert (deltas[-1]["blockIndex"], deltas[-1]["textDelta"]) == (0, "Something else.")
 
 
-async def test_a_failed_model_is_told_once_and_by_its_name(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_a_model_error_is_sent_once_with_its_reason(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     notes = await client.turn("fail")
     assert [note["message"] for note in of(notes, "error")] == ["401 Incorrect API key"]
     assert of(notes, "agent_turn_completed")[0]["reason"] == "model_authentication_failed"
 
 
-async def test_a_sign_in_is_asked_for(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_required_authentication_is_sent(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     (asked,) = of(await client.turn("mcp auth"), "mcp_auth_required")
     assert (asked["serverName"], asked["message"]) == ("linear", "Authentication required for linear")
 
 
-async def test_what_nobody_knows_comes_out_again(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_an_unknown_notification_is_passed_on(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     assert of(await client.turn("unknown"), "telepathy") == [{"type": "telepathy", "strength": 3}]

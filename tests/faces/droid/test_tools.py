@@ -1,8 +1,7 @@
-"""Other agents' tools under Droid's names."""
+"""Tool calls of other agents as Droid's tools."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from farsteer.core.events import DiffBlock, Location, TextBlock, ToolCall, ToolContent, ToolStatus
 from farsteer.core.modes import ToolKind
 from farsteer.faces.droid.protocol import ToolUse
-from farsteer.faces.droid.sessions import GitRepository, git_repository
 from farsteer.faces.droid.tools import programs_in, result_text, tool_use_of
 
 
@@ -22,7 +20,7 @@ def call(
             tool_call_id="c", title="The title", tool_kind=kind, status=ToolStatus.PENDING, tool=tool, input=given,
             content=content,
         ),
-        "/desk",
+        "/project",
     )  # fmt: skip
 
 
@@ -33,7 +31,7 @@ def test_a_command_of_any_agent_is_execute() -> None:
     assert call(ToolKind.EXECUTE, None).input["command"] == "The title"
 
 
-def test_droids_own_tools_stay_as_they_are() -> None:
+def test_droids_own_tools_are_unchanged() -> None:
     given = {"command": "ls", "riskLevel": "low", "riskLevelReason": "reads"}
     assert call(ToolKind.EXECUTE, "Execute", given) == ToolUse(id="c", name="Execute", input=given)
     given = {"file_path": "/a", "old_str": "x", "new_str": "y"}
@@ -44,7 +42,7 @@ def test_droids_own_tools_stay_as_they_are() -> None:
 
 def test_a_change_of_a_file_is_create_or_edit() -> None:
     create = call(ToolKind.EDIT, "Write", {}, DiffBlock(path="a.txt", new_text="x"))
-    assert (create.name, create.input) == ("Create", {"file_path": "/desk/a.txt", "content": "x"})
+    assert (create.name, create.input) == ("Create", {"file_path": "/project/a.txt", "content": "x"})
     edit = call(ToolKind.EDIT, "str_replace", {}, DiffBlock(path="/a", old_text="x", new_text="y"))
     assert (edit.name, edit.input) == ("Edit", {"file_path": "/a", "old_str": "x", "new_str": "y"})
     read = ToolCall(
@@ -54,11 +52,11 @@ def test_a_change_of_a_file_is_create_or_edit() -> None:
         status=ToolStatus.PENDING,
         locations=(Location("b"),),
     )
-    assert tool_use_of(read, "/desk").input == {"file_path": "/desk/b"}
+    assert tool_use_of(read, "/project").input == {"file_path": "/project/b"}
 
 
 @pytest.mark.parametrize(
-    ("line", "commands"),
+    ("command", "programs"),
     [
         ("ls", ["ls"]),
         ("rm x && git push; ls | wc -l", ["rm", "git", "ls", "wc"]),
@@ -66,11 +64,11 @@ def test_a_change_of_a_file_is_create_or_edit() -> None:
         ("", []),
     ],
 )
-def test_the_programs_of_a_command(line: str, commands: list[str]) -> None:
-    assert programs_in(line) == commands
+def test_the_programs_of_a_command(command: str, programs: list[str]) -> None:
+    assert programs_in(command) == programs
 
 
-def test_results_say_how_it_went() -> None:
+def test_results_are_written_as_droid_does() -> None:
     execute = ToolUse(id="c", name="Execute")
     done = "Command completed successfully\n\n[Process exited with code 0]"
     assert result_text(execute, (), failed=False) == done
@@ -83,22 +81,3 @@ def test_results_say_how_it_went() -> None:
     assert '"diffLines":[{"type":"added","content":"x"}]' in result_text(
         None, (DiffBlock(path="a", new_text="x"),), failed=False
     )
-
-
-@pytest.mark.parametrize(
-    ("url", "owner", "name"),
-    [
-        ("https://example.com/acme/tool.git", "acme", "tool"),
-        ("git@example.com:acme/tool.git", "acme", "tool"),
-        ("ssh://git@example.com/acme/my-tool", "acme", "my-tool"),
-    ],
-)
-def test_the_repository_of_a_directory(tmp_path: Path, url: str, owner: str, name: str) -> None:
-    assert git_repository("/nowhere/at/all") is None
-    inside = tmp_path / "project" / "src"
-    inside.mkdir(parents=True)
-    git = tmp_path / "project" / ".git"
-    git.mkdir()
-    assert git_repository(str(inside)) == GitRepository(repo_name="project")
-    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n')
-    assert git_repository(str(inside)) == GitRepository(repo_name=name, owner=owner)

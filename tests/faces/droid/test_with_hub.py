@@ -1,4 +1,4 @@
-"""The face on a hub that others use too: everybody sees the same session, and anybody may answer."""
+"""The face on a hub with other clients: all see the same session, and any of them may answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def face(stack: Stack, version: str = "0.57") -> AbstractAsyncContextManager[Dro
     return droid_here(lambda: AsyncClient(stack.url, OWNER), options)
 
 
-async def test_it_joins_the_hub_that_runs_on_this_home(stack: Stack, owner: Account) -> None:
+async def test_the_face_joins_the_hub_that_runs_on_this_home(stack: Stack, owner: Account) -> None:
     (stack.home / "token").write_text(OWNER)
     hub_file(stack.home).write_bytes(encode(HubFile(url=stack.url, pid=os.getpid())))
     async with droid("--agent", "demo") as client:
@@ -46,7 +46,7 @@ async def test_it_joins_the_hub_that_runs_on_this_home(stack: Stack, owner: Acco
     assert [entry["content"]["kind"] for entry in await owner.messages(session)].count("turn_end") == 1
 
 
-async def test_somebody_else_answers(stack: Stack, owner: Account) -> None:
+async def test_another_client_answers(stack: Stack, owner: Account) -> None:
     async with face(stack) as client:
         session = (await client.initialize(stack.directory()))["sessionId"]
         await client.ask("add_user_message", {"text": "write made.txt hello"})
@@ -58,7 +58,7 @@ async def test_somebody_else_answers(stack: Stack, owner: Account) -> None:
         assert text_of(await client.until_idle()) == "made.txt is done."
 
 
-async def test_what_somebody_else_says_and_changes_is_told(stack: Stack, owner: Account) -> None:
+async def test_messages_and_settings_of_other_clients_are_sent(stack: Stack, owner: Account) -> None:
     async with face(stack) as client:
         session = (await client.initialize(stack.directory()))["sessionId"]
         await owner.post_json(f"/api/sessions/{session}/permission-mode", {"mode": "yolo"})

@@ -1,4 +1,4 @@
-"""Our own Droid adapter takes the face for a Droid: any agent behind it keeps the contracts of an adapter."""
+"""Our Droid adapter on our Droid face: the demo agent behind them passes the contracts of an adapter."""
 
 from __future__ import annotations
 

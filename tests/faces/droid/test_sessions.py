@@ -1,4 +1,4 @@
-"""Forks and rewinds through the face: a session of its own each time, and the one it was made from as it was."""
+"""Forks and rewinds make a new session and leave the source unchanged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from farsteer.cli.daemon.in_process import in_process_hub
-from farsteer.faces.droid.sessions import ServerOptions
+from farsteer.faces.droid.sessions import GitRepository, ServerOptions, git_repository
 from tests.support.droid_client import DroidClient, droid_here, text_of
 from tests.support.droid_simulator import install
 
-NOTHING: dict[str, list[Any]] = {"availableFiles": [], "createdFiles": [], "evictedFiles": []}
+NO_FILES: dict[str, list[Any]] = {"availableFiles": [], "createdFiles": [], "evictedFiles": []}
 
 
 @pytest.fixture
@@ -26,22 +26,22 @@ async def droid(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 async def old(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DroidClient]:
-    """An agent that can copy nothing."""
+    """A client with an agent that can neither fork nor rewind."""
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.57"))
     async with droid_here(partial(in_process_hub, home), ServerOptions(agent="droid")) as client:
         yield client
 
 
-async def begun(client: DroidClient, desk: Path, *texts: str) -> str:
-    """A session in which these were said, as messages m1, m2 and so on."""
-    session = (await client.initialize(desk, autonomyLevel="high"))["sessionId"]
+async def start_session(client: DroidClient, project: Path, *texts: str) -> str:
+    """Start a session and run a turn for each text, as messages m1, m2 and so on; return its id."""
+    session = (await client.initialize(project, autonomyLevel="high"))["sessionId"]
     for number, text in enumerate(texts, 1):
         await client.turn(text, messageId=f"m{number}")
     return session
 
 
-async def asked(client: DroidClient, session: str) -> list[str]:
-    """What a person has said in it, as the client sees it when it loads it."""
+async def user_texts(client: DroidClient, session: str) -> list[str]:
+    """Load a session; return the texts of its user messages."""
     loaded = await client.ask("load_session", {"sessionId": session})
     return [
         message["content"][0]["text"]
@@ -50,35 +50,37 @@ async def asked(client: DroidClient, session: str) -> list[str]:
     ]
 
 
-async def test_a_fork_is_another_session_and_this_one_stays(client: DroidClient, desk: Path) -> None:
-    session = await begun(client, desk, "say one", "say two")
+async def test_a_fork_is_another_session(client: DroidClient, project: Path) -> None:
+    session = await start_session(client, project, "say one", "say two")
     fork = (await client.ask("fork_session", {"title": "Another try"}))["newSessionId"]
     assert fork != session
     assert text_of(await client.turn("say three")) == "three"
     loaded = await client.ask("load_session", {"sessionId": fork})
     assert loaded["session"]["title"] == "Another try"
     assert text_of(await client.turn("what did I say?")) == "You said “say one”; “say two”."
-    assert await asked(client, fork) == ["say one", "say two", "what did I say?"]
-    assert await asked(client, session) == ["say one", "say two", "say three"]
+    assert await user_texts(client, fork) == ["say one", "say two", "what did I say?"]
+    assert await user_texts(client, session) == ["say one", "say two", "say three"]
 
 
-async def test_a_rewind_makes_a_session_that_ends_before_the_message(client: DroidClient, desk: Path) -> None:
-    session = await begun(client, desk, "say one", "say two", "say three")
+async def test_a_rewind_makes_a_session_that_ends_before_the_message(
+    client: DroidClient, project: Path
+) -> None:
+    session = await start_session(client, project, "say one", "say two", "say three")
     params = {"sessionId": session, "messageId": "m2", "filesToRestore": [], "filesToDelete": []}
     done = await client.ask("execute_rewind", {**params, "forkTitle": "Rewound"})
     assert (done["restoredCount"], done["deletedCount"]) == (0, 0)
-    assert await asked(client, done["newSessionId"]) == ["say one"]
+    assert await user_texts(client, done["newSessionId"]) == ["say one"]
     assert text_of(await client.turn("what did I say?")) == "You said “say one”."
-    assert await asked(client, session) == ["say one", "say two", "say three"]
+    assert await user_texts(client, session) == ["say one", "say two", "say three"]
 
 
-async def test_files_go_back_with_it_where_the_client_wants_them(droid: DroidClient, desk: Path) -> None:
-    (desk / "old.txt").write_text("before")
-    session = await begun(droid, desk, "say one", "write old.txt after", "write new.txt x")
+async def test_a_rewind_restores_files_if_the_client_asks_for_it(droid: DroidClient, project: Path) -> None:
+    (project / "old.txt").write_text("before")
+    session = await start_session(droid, project, "say one", "write old.txt after", "write new.txt x")
     info = await droid.ask("get_rewind_info", {"sessionId": session, "messageId": "m2"})
     assert {file["filePath"] for file in (*info["availableFiles"], *info["createdFiles"])} == {
-        str(desk / "old.txt"),
-        str(desk / "new.txt"),
+        str(project / "old.txt"),
+        str(project / "new.txt"),
     }
     assert info["evictedFiles"] == []
     done = await droid.ask(
@@ -93,37 +95,37 @@ async def test_files_go_back_with_it_where_the_client_wants_them(droid: DroidCli
     )
     assert done["restoredCount"] + done["deletedCount"] == 2
     assert (done["failedRestoreCount"], done["failedDeleteCount"]) == (0, 0)
-    assert (desk / "old.txt").read_text() == "before"
-    assert not (desk / "new.txt").exists()
-    assert await asked(droid, done["newSessionId"]) == ["say one"]
+    assert (project / "old.txt").read_text() == "before"
+    assert not (project / "new.txt").exists()
+    assert await user_texts(droid, done["newSessionId"]) == ["say one"]
 
 
-async def test_half_of_the_files_is_refused(droid: DroidClient, desk: Path) -> None:
-    session = await begun(droid, desk, "write a.txt x", "write b.txt y")
+async def test_restoring_only_some_files_is_refused(droid: DroidClient, project: Path) -> None:
+    session = await start_session(droid, project, "write a.txt x", "write b.txt y")
     params = {
         "sessionId": session,
         "messageId": "m1",
         "filesToRestore": [],
-        "filesToDelete": [{"filePath": str(desk / "a.txt")}],
+        "filesToDelete": [{"filePath": str(project / "a.txt")}],
         "forkTitle": "Rewound",
     }
     error = (await droid.call("execute_rewind", params))["error"]
     assert (error["code"], "all files" in error["message"]) == (-32603, True)
-    assert (desk / "a.txt").exists()
+    assert (project / "a.txt").exists()
 
 
-async def test_a_message_that_is_not_there(client: DroidClient, desk: Path) -> None:
-    session = await begun(client, desk, "say one")
+async def test_a_rewind_to_an_unknown_message(client: DroidClient, project: Path) -> None:
+    session = await start_session(client, project, "say one")
     about = {"sessionId": session, "messageId": "nothing"}
-    assert await client.ask("get_rewind_info", about) == NOTHING
+    assert await client.ask("get_rewind_info", about) == NO_FILES
     answer = await client.call("execute_rewind", {**about, "filesToRestore": [], "filesToDelete": []})
     assert answer["error"] == {"code": -32603, "message": "Target message not found in source session"}
 
 
-async def test_what_the_agent_cannot_do_is_an_error_and_the_session_goes_on(
-    old: DroidClient, desk: Path
+async def test_a_missing_capability_is_an_error_and_the_session_goes_on(
+    old: DroidClient, project: Path
 ) -> None:
-    session = await begun(old, desk, "say one", "write a.txt x")
+    session = await start_session(old, project, "say one", "write a.txt x")
     about = {"sessionId": session, "messageId": "m2"}
     for method, params in (
         ("fork_session", {}),
@@ -134,11 +136,11 @@ async def test_what_the_agent_cannot_do_is_an_error_and_the_session_goes_on(
         assert (answer["error"]["code"], "cannot" in answer["error"]["message"]) == (-32603, True), answer
         assert answer["id"] is not None
     info = await old.ask("get_rewind_info", about)
-    assert [file["filePath"] for file in info["evictedFiles"]] == [str(desk / "a.txt")]
+    assert [file["filePath"] for file in info["evictedFiles"]] == [str(project / "a.txt")]
     assert text_of(await old.turn("say still here")) == "still here"
 
 
-async def test_without_a_session_there_is_nothing_to_copy(client: DroidClient) -> None:
+async def test_forks_and_rewinds_need_a_session(client: DroidClient) -> None:
     for method, params in (
         ("fork_session", {}),
         ("get_rewind_info", {"sessionId": "x", "messageId": "y"}),
@@ -148,8 +150,8 @@ async def test_without_a_session_there_is_nothing_to_copy(client: DroidClient) -
         assert error["message"].startswith("No active session")
 
 
-async def test_what_is_not_configured_is_an_empty_list(client: DroidClient, desk: Path) -> None:
-    await client.initialize(desk)
+async def test_what_is_not_configured_is_an_empty_list(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
     none = {"total": 0, "connected": 0, "connecting": 0, "failed": 0, "disabled": 0}
     assert await client.ask("list_mcp_servers", {}) == {"servers": [], "summary": none}
     for method, what in (
@@ -161,3 +163,25 @@ async def test_what_is_not_configured_is_an_empty_list(client: DroidClient, desk
         assert await client.ask(method, {}) == {what: []}
     error = (await client.call("add_mcp_server", {"name": "x", "type": "stdio"}))["error"]
     assert error["code"] == -32603
+
+
+# -- the git repository
+
+
+@pytest.mark.parametrize(
+    ("url", "owner", "name"),
+    [
+        ("https://example.com/acme/tool.git", "acme", "tool"),
+        ("git@example.com:acme/tool.git", "acme", "tool"),
+        ("ssh://git@example.com/acme/my-tool", "acme", "my-tool"),
+    ],
+)
+def test_the_repository_of_a_directory(tmp_path: Path, url: str, owner: str, name: str) -> None:
+    assert git_repository("/nowhere/at/all") is None
+    inside = tmp_path / "project" / "src"
+    inside.mkdir(parents=True)
+    git = tmp_path / "project" / ".git"
+    git.mkdir()
+    assert git_repository(str(inside)) == GitRepository(repo_name="project")
+    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "origin"]\n\turl = {url}\n\tfetch = x\n')
+    assert git_repository(str(inside)) == GitRepository(repo_name=name, owner=owner)
