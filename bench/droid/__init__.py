@@ -1,1 +1,1 @@
-"""One flooding Droid, read by our adapter and by Factory's own Python SDK."""
+"""Reads the same flood of Droid notifications with our adapter and with Factory's Python SDK."""

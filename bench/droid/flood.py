@@ -1,4 +1,4 @@
-"""Events per CPU second: our adapter and Factory's SDK on the same stream, in turn."""
+"""Measures events per CPU second of our adapter and of Factory's SDK, alternately, on the same stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """Events per CPU second of the reading process, and which SDK it was."""
+    """Events per CPU second of the reading process, and the version of the SDK."""
 
     ours: float
     sdk: float
@@ -56,14 +56,14 @@ def _read(argv: list[str], droid: Path, events: int) -> float:
     if done.returncode != 0:
         raise RuntimeError(f"{argv}: {done.stderr}")
     characters, cpu = done.stdout.split()
-    # Every fragment has the same text; a reader that dropped one would have fewer characters.
+    # All deltas have the same text, so a reader that dropped one has fewer characters.
     if int(characters) % events:
-        raise RuntimeError(f"{argv}: {characters} characters are not {events} fragments")
+        raise RuntimeError(f"{argv}: {characters} characters are not {events} deltas")
     return events / float(cpu)
 
 
 def _simulator(folder: Path) -> Path:
-    """The simulator as a program named droid."""
+    """Write an executable named droid that runs the simulator."""
     path = folder / "droid"
     path.write_text(
         f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m tests.support.droid_simulator "$@"\n'
@@ -77,13 +77,13 @@ def _version() -> str:
 
 
 def sdk_home() -> Path:
-    """The SDK's own environment, in a cache outside the repository: ours stays free of its libraries."""
+    """Return the folder of the SDK's own virtual environment, in a cache outside the repository."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "farsteer-bench" / f"droid-sdk-{_version()}"
 
 
 def sdk_python(home: Path | None = None) -> Path:
-    """Its Python, installed now if it is not there yet. Raises Unavailable."""
+    """Return the Python of the SDK's environment, which is installed if it is missing. Raises Unavailable."""
     home = home or sdk_home()
     python = home / "bin" / "python"
     done = home / ".installed"

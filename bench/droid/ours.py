@@ -1,4 +1,4 @@
-"""Read a flood through our adapter: `python -m bench.droid.ours PROGRAM COUNT`. Prints events and CPU seconds."""
+"""Reads a flood with our adapter: `python -m bench.droid.ours PROGRAM COUNT`. Prints characters and CPU seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from farsteer.core.launch import LaunchDecision, LaunchMode
 
 
 class Counter:
-    """A sink that takes everything and remembers the length of what was streamed."""
+    """A sink that counts the streamed characters."""
 
     def __init__(self) -> None:
         self.characters = 0

@@ -1,6 +1,6 @@
-"""The same flood through Factory's SDK, in an environment of its own: prints characters and CPU seconds.
+"""Reads the same flood with Factory's SDK: `python sdk.py PROGRAM COUNT`. Prints characters and CPU seconds.
 
-It runs with the SDK's Python, so it imports nothing of ours.
+Runs in the SDK's own environment and therefore imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def read(program: str, count: int) -> tuple[int, float]:
             before = _cpu()
             messages = droid.receive_response()
             first = asyncio.ensure_future(anext(messages))
-            # Subscribed before the message goes: nothing of the answer is missed.
+            # Subscribe before the message is sent, so that nothing of the answer is missed.
             await asyncio.sleep(0)
             await droid.add_user_message(text=f"flood {count}")
             message = await first
