@@ -1,4 +1,4 @@
-"""A runner that does what a test tells it, at the other end of a memory link."""
+"""A runner whose answers a test scripts, connected to a hub by an in-memory link; and a recorder of the feed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def machine(id: str | None = None, **fields: Any) -> MachineInfo:
 
 
 class Log:
-    """A session's log as its runner keeps it."""
+    """The log of a session, as its runner keeps it."""
 
     def __init__(self, session_id: str, **fields: Any) -> None:
         self.state = SessionState(id=session_id, agent="demo", directory="/work", **fields)
@@ -80,7 +80,7 @@ class Log:
 
 
 class ScriptedRunner:
-    """`async with ScriptedRunner(hub) as runner`: connected and welcomed. Answers each call with success."""
+    """Connects in `async with`. Answers each call with success, unless `answers` has a function for its command."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class ScriptedRunner:
         await self.disconnect()
 
     async def connect(self) -> None:
-        """Say hello, and hear what the hub says to that."""
+        """Send hello and receive the hub's answer."""
         self._end, self._hub_end = memory_pair()
         serving = self.hub.link.serve(self._hub_end, self.namespace, token_id=self.token_id)
         self._tasks = [asyncio.create_task(serving, name="serve")]
@@ -131,48 +131,48 @@ class ScriptedRunner:
             self.refused = answer.reason
         elif isinstance(answer, Welcome):
             self.welcome = answer
-            self._tasks.append(asyncio.create_task(self._live(), name="runner"))
+            self._tasks.append(asyncio.create_task(self._run(), name="runner"))
 
     async def disconnect(self) -> None:
         await self._end.close()
-        await self.ended()
+        await self.wait_closed()
 
-    async def ended(self) -> None:
-        """The hub has ended the link."""
+    async def wait_closed(self) -> None:
+        """Wait until the hub has closed the link."""
         async with asyncio.timeout(DEADLINE):
             await asyncio.gather(*self._tasks)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that this runner hears makes `condition` true."""
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a message from the hub makes `condition` true."""
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
-    async def called(self, kind: type[Command], count: int = 1) -> list[Any]:
-        """The first `count` commands of this kind."""
-        await self.until(lambda: len(self.commands(kind)) >= count)
+    async def wait_for(self, kind: type[Command], count: int = 1) -> list[Any]:
+        """Wait for `count` commands of this kind and return them."""
+        await self.wait_until(lambda: len(self.commands(kind)) >= count)
         return self.commands(kind)
 
     def commands(self, kind: type[Command]) -> list[Any]:
         return [call.command for call in self.calls if isinstance(call.command, kind)]
 
-    async def say(self, session_id: str, *events: SessionEvent, ack: bool = True) -> None:
+    async def append(self, session_id: str, *events: SessionEvent, ack: bool = True) -> None:
         """Append events to a log, send them with the state after them, and wait for the acknowledgement."""
         log = self.logs[session_id]
         items = [log.add(event) for event in events]
         await self.send(Events(session=session_id, entries=items, state=log.state))
         if ack:
-            await self.until(lambda: self.acked.get(session_id, 0) >= log.state.seq)
+            await self.wait_until(lambda: self.acked.get(session_id, 0) >= log.state.seq)
 
-    async def stream(self, session_id: str, *deltas: ev.Delta) -> None:
+    async def send_deltas(self, session_id: str, *deltas: ev.Delta) -> None:
         await self.send(Deltas(session=session_id, deltas=list(deltas)))
 
     async def ping(self) -> None:
-        """Everything sent before has been received."""
+        """Wait until the hub has received everything sent before."""
         before = self.pongs
         await self.send(Ping())
-        await self.until(lambda: self.pongs > before)
+        await self.wait_until(lambda: self.pongs > before)
 
     async def send(self, message: ToHub) -> None:
         await self._end.send(message)
@@ -181,7 +181,7 @@ class ScriptedRunner:
         async with asyncio.timeout(DEADLINE):
             return await self._end.receive()
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 message = await self._end.receive()
@@ -208,7 +208,7 @@ class ScriptedRunner:
         try:
             if isinstance(call.command, Send) and reply.error is None and self.confirms_messages:
                 item = call.command.item
-                await self.say(
+                await self.append(
                     call.session,
                     ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=item),
                     ack=False,
@@ -235,22 +235,22 @@ def silent(call: Call) -> None:
     return None
 
 
-class Audience:
-    """Hears everything the feed says."""
+class FeedRecorder:
+    """Records every event that the feed publishes."""
 
     def __init__(self, hub: Hub) -> None:
-        self.heard: list[SyncEvent] = []
+        self.events: list[SyncEvent] = []
         self._changed = asyncio.Event()
-        self.stop = hub.feed.listen(self._hear)
+        self.stop = hub.feed.listen(self._record)
 
-    def _hear(self, events: list[SyncEvent]) -> None:
-        self.heard += events
+    def _record(self, events: list[SyncEvent]) -> None:
+        self.events += events
         self._changed.set()
 
     def of(self, type: str) -> list[dict[str, Any]]:
-        return [json.loads(event.data) for event in self.heard if event.type == type]
+        return [json.loads(event.data) for event in self.events if event.type == type]
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE):
             while not condition():
                 self._changed.clear()

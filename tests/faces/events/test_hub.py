@@ -60,15 +60,15 @@ async def test_a_socket_and_a_stream_go_on_after_the_hub_was_restarted(home: Pat
             auth = {"token": token, "since": start, "follow": True}
             heard = await stack.enter_async_context(javascript(url, "upgrade", auth))
             await heard.until("ready")
-            await runner.say(session, *map(said, range(200)))
+            await runner.append(session, *map(said, range(200)))
             async with subscribed(url, token, since=start) as stream:
                 await stream.next()
                 cursor = await read_until(stream, 100)
             await heard.until("event", 200)
         async with hub_at(home, free_port) as (hub, url), ScriptedRunner(hub, info=info, logs=logs) as runner:
-            await runner.say(session, *map(said, range(200, 300)))
+            await runner.append(session, *map(said, range(200, 300)))
             assert (await heard.until("ready", 2))["resume"] == "ok"
-            await runner.say(session, *map(said, range(300, 400)))
+            await runner.append(session, *map(said, range(300, 400)))
             async with subscribed(url, token, {"Last-Event-ID": str(cursor)}) as stream:
                 assert (await stream.next())[2]["resume"] == "ok"
                 await read_until(stream, 400)
@@ -90,9 +90,9 @@ async def test_a_client_sees_a_session_live(home: Path) -> None:
         await heard.until("ready")
         session = await create(hub, runner)
         other = await create(hub, foreign)
-        await foreign.say(other, said(1))
-        await runner.stream(session, Delta(message_id="m1", kind=DeltaKind.MESSAGE, text="te"))
-        await runner.say(session, said(1))
+        await foreign.append(other, said(1))
+        await runner.send_deltas(session, Delta(message_id="m1", kind=DeltaKind.MESSAGE, text="te"))
+        await runner.append(session, said(1))
         await hub.sessions.delete(caller(), session)
         while "session-removed" not in {event["type"] for event in heard.events}:
             await heard.until("event", len(heard.events) + 1)

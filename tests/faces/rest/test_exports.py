@@ -66,7 +66,7 @@ async def long_session(hub: Hub, runner: ScriptedRunner) -> str:
     session_id = await create(hub, runner)
     for start in range(0, MESSAGES, 10):
         texts = [ev.AgentMessage(message_id=str(start + n), text="x" * 500_000) for n in range(10)]
-        await runner.say(session_id, *texts)
+        await runner.append(session_id, *texts)
     return session_id
 
 

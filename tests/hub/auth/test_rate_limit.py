@@ -1,15 +1,17 @@
+"""The limit on failed sign-ins."""
+
 import pytest
 
 from farsteer.core.errors import RateLimited
 from farsteer.hub.auth.rate_limit import FailureLimit
 
 
-def test_failures_come_back_one_by_one() -> None:
+def test_failures_are_allowed_again_one_by_one() -> None:
     now = 0.0
     limit = FailureLimit(allowed=3, seconds=30, clock=lambda: now)
 
     def attempts() -> int:
-        """How many failures are possible now."""
+        """Return how many failures are allowed now."""
         for count in range(100):
             try:
                 limit.check("a")

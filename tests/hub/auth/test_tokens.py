@@ -1,3 +1,5 @@
+"""Access tokens, scopes and JWTs."""
+
 import stat
 from pathlib import Path
 
@@ -49,7 +51,7 @@ async def test_a_wrong_or_malformed_access_token_is_refused(hub: Hub, access_tok
         await hub.tokens.exchange(AuthRequest(access_token=access_token))
 
 
-async def test_a_minted_token_belongs_to_its_namespace_and_has_its_scopes(hub: Hub) -> None:
+async def test_a_created_token_belongs_to_its_namespace_and_has_its_scopes(hub: Hub) -> None:
     owner = await sign_in(hub, OWNER_TOKEN)
     made = await hub.tokens.create(owner, NewToken(label="phone", namespace="team", scopes=["read"]))
     assert made.secret.startswith("fst_")
@@ -62,7 +64,7 @@ async def test_a_minted_token_belongs_to_its_namespace_and_has_its_scopes(hub: H
             await sign_in(hub, access_token)
 
 
-async def test_only_the_hash_of_a_minted_token_is_stored(hub: Hub, home: Path) -> None:
+async def test_only_the_hash_of_a_created_token_is_stored(hub: Hub, home: Path) -> None:
     made = await hub.tokens.create(await sign_in(hub, OWNER_TOKEN), NewToken(label="a telling label"))
     await hub.close()
     stored = (home / "hub.db").read_bytes()
@@ -70,7 +72,7 @@ async def test_only_the_hash_of_a_minted_token_is_stored(hub: Hub, home: Path) -
     assert made.secret.encode() not in stored
 
 
-async def test_minted_tokens_survive_a_restart(hub: Hub, home: Path) -> None:
+async def test_created_tokens_survive_a_restart(hub: Hub, home: Path) -> None:
     made = await hub.tokens.create(await sign_in(hub, OWNER_TOKEN), NewToken(label="x", namespace="n"))
     await sign_in(hub, made.secret)
     await hub.close()
@@ -82,7 +84,7 @@ async def test_minted_tokens_survive_a_restart(hub: Hub, home: Path) -> None:
     await again.close()
 
 
-async def test_a_token_gives_away_only_what_it_has(hub: Hub) -> None:
+async def test_a_token_can_grant_only_its_own_scopes(hub: Hub) -> None:
     owner = await sign_in(hub, OWNER_TOKEN)
     made = await hub.tokens.create(owner, NewToken(label="admin", namespace="team", scopes=["admin", "read"]))
     admin = await sign_in(hub, made.secret)
@@ -125,7 +127,7 @@ async def test_a_revoked_token_opens_nothing_and_what_it_opened_is_closed(hub: H
     await runner.connect()
     await hub.tokens.revoke(owner, made.token.id)
     assert revoked == [made.token.id]
-    await runner.ended()
+    await runner.wait_closed()
     with pytest.raises(Unauthorized):
         hub.tokens.verify(jwt)
     with pytest.raises(Unauthorized):
@@ -163,7 +165,7 @@ async def test_a_jwt_lives_fifteen_minutes_and_no_longer_than_its_token(home: Pa
     await hub.close()
 
 
-async def test_an_expired_token_is_told_like_a_revoked_one(home: Path) -> None:
+async def test_an_expired_token_is_reported_like_a_revoked_one(home: Path) -> None:
     clock = FakeClock()
     hub = await Hub.open(home, OWNER_TOKEN, clock=clock)
     owner = await sign_in(hub, OWNER_TOKEN)
@@ -203,7 +205,7 @@ async def test_a_new_owner_token_signs_everybody_out_who_used_the_old_one(hub: H
     await again.close()
 
 
-async def test_guessing_is_slowed_down_for_the_one_who_guesses(hub: Hub) -> None:
+async def test_failed_sign_ins_are_limited_per_address(hub: Hub) -> None:
     for _ in range(10):
         with pytest.raises(Unauthorized):
             await hub.tokens.exchange(AuthRequest(access_token="guess"), "6.6.6.6")
@@ -238,7 +240,7 @@ class TestTheOwnersToken:
         await hub.close()
 
     @pytest.mark.parametrize("token", ["", "  ", " padded", "padded\n", "with:colon"])
-    async def test_a_useless_one_is_refused_and_the_home_is_free_again(
+    async def test_a_malformed_one_is_refused_and_the_home_is_unlocked(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, token: str
     ) -> None:
         monkeypatch.setenv("CLI_API_TOKEN", token)

@@ -1,4 +1,4 @@
-"""The hub's side of the link, against a runner that follows a script."""
+"""The hub's side of the link, with a scripted runner."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from farsteer.core import events as ev
 from farsteer.core.commands import Abort, Delete, Stop
-from farsteer.core.errors import ErrorCode, MachineOffline, NotFound, Unavailable
+from farsteer.core.errors import ErrorCode, MachineOffline, Unavailable
 from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
@@ -17,20 +17,20 @@ from farsteer.hub.link import machine_links
 from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
-from tests.hub.scripted import Audience, Log, ScriptedRunner, caller, machine, silent
+from tests.hub.scripted import FeedRecorder, Log, ScriptedRunner, caller, machine, silent
 
 ME = caller()
 
 
 async def test_a_machine_is_active_while_its_link_lives(hub: Hub) -> None:
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     async with ScriptedRunner(hub) as runner:
         assert (await hub.machines.get(ME, runner.info.id)).active
         session_id = await create(hub, runner)
         assert hub.metrics.links == 1
     gone = await hub.machines.get(ME, runner.info.id)
     assert not gone.active
-    assert [update["data"]["active"] for update in audience.of("machine-updated")] == [True, False]
+    assert [update["data"]["active"] for update in feed.of("machine-updated")] == [True, False]
     assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.UNREACHABLE
     with pytest.raises(MachineOffline):
         await hub.sessions.abort(ME, session_id)
@@ -38,18 +38,18 @@ async def test_a_machine_is_active_while_its_link_lives(hub: Hub) -> None:
         assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.IDLE
     statuses = [
         {key: update["data"][key] for key in ("partial", "status", "active", "thinking")}
-        for update in audience.of("session-updated")
+        for update in feed.of("session-updated")
     ]
-    away = {"partial": True, "status": "unreachable", "active": False, "thinking": False}
-    back = {"partial": True, "status": "idle", "active": True, "thinking": False}
-    assert statuses == [away, back, away]
+    offline = {"partial": True, "status": "unreachable", "active": False, "thinking": False}
+    online = {"partial": True, "status": "idle", "active": True, "thinking": False}
+    assert statuses == [offline, online, offline]
 
 
-async def test_a_silent_link_is_dead(home: Path) -> None:
+async def test_an_idle_link_is_closed(home: Path) -> None:
     hub = await Hub.open(home, OWNER_TOKEN, idle_timeout=0.05)
     runner = ScriptedRunner(hub)
     await runner.connect()
-    await runner.ended()
+    await runner.wait_closed()
     assert not (await hub.machines.get(ME, runner.info.id)).active
     await hub.close()
 
@@ -66,7 +66,7 @@ async def test_pings_keep_a_link_alive(home: Path) -> None:
     await hub.close()
 
 
-async def test_a_runner_that_does_not_read_is_dead(home: Path) -> None:
+async def test_a_runner_that_does_not_read_is_disconnected(home: Path) -> None:
     hub = await Hub.open(home, OWNER_TOKEN, idle_timeout=0.2)
     near, far = memory_pair(size=4)
     serving = asyncio.create_task(hub.link.serve(far, "default"))
@@ -89,81 +89,81 @@ async def test_a_runner_that_does_not_read_is_dead(home: Path) -> None:
 async def test_events_are_acknowledged_when_they_are_stored(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(session_id, *[ev.AgentMessage(message_id=str(n), text="x") for n in range(500)])
+    await runner.append(session_id, *[ev.AgentMessage(message_id=str(n), text="x") for n in range(500)])
     assert runner.acked[session_id] == 500
     page = json.loads(await hub.messages.list(ME, session_id, limit=1))
     assert page["messages"][0]["seq"] == 500
     assert hub.metrics.events_stored == 500
 
 
-async def test_frames_are_taken_while_earlier_ones_are_being_written(
+async def test_frames_are_received_while_earlier_ones_are_committed(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     for n in range(300):
-        await runner.say(session_id, ev.AgentMessage(message_id=str(n), text="x"), ack=False)
-    await runner.until(lambda: runner.acked.get(session_id) == 300)
+        await runner.append(session_id, ev.AgentMessage(message_id=str(n), text="x"), ack=False)
+    await runner.wait_until(lambda: runner.acked.get(session_id) == 300)
     page = json.loads(await hub.messages.list(ME, session_id, limit=200))
     assert [message["seq"] for message in page["messages"]] == list(range(101, 301))
 
 
-async def test_a_gap_ends_the_link_and_the_next_one_is_told_where_to_continue(
+async def test_a_gap_closes_the_link_and_the_next_one_continues(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(session_id, ev.AgentMessage(message_id="1", text="x"))
+    await runner.append(session_id, ev.AgentMessage(message_id="1", text="x"))
     log = runner.logs[session_id]
     log.add(ev.AgentMessage(message_id="2", text="lost on the way"))
     third = log.add(ev.AgentMessage(message_id="3", text="x"))
     await runner.send(Events(session=session_id, entries=[third]))
-    await runner.ended()
+    await runner.wait_closed()
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {session_id: 1}
         await again.send(Events(session=session_id, entries=log.items[1:], state=log.state))
-        await again.until(lambda: again.acked.get(session_id) == 3)
+        await again.wait_until(lambda: again.acked.get(session_id) == 3)
 
 
-async def test_a_reconnecting_runner_hears_which_sessions_are_gone(hub: Hub) -> None:
+async def test_a_reconnecting_runner_is_told_which_sessions_were_deleted(hub: Hub) -> None:
     async with ScriptedRunner(hub) as runner:
         kept, deleted = await create(hub, runner), await create(hub, runner)
-        await runner.say(kept, ev.Notice(text="one"))
+        await runner.append(kept, ev.Notice(text="one"))
     await hub.sessions.delete(ME, deleted)
-    stranger = new_id()
-    logs = {**runner.logs, stranger: Log(stranger)}
+    unknown = new_id()
+    logs = {**runner.logs, unknown: Log(unknown)}
     async with ScriptedRunner(hub, info=runner.info, logs=logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {kept: 1}
         assert again.welcome.deleted == [deleted]
-        assert again.welcome.foreign == [stranger], "what we never had is not ours to end"
+        assert again.welcome.foreign == [unknown], "the hub deletes only what it knows"
 
 
-async def test_events_of_a_deleted_session_are_answered_with_its_end(
+async def test_events_of_a_deleted_session_are_answered_with_delete(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     await hub.store.delete_session("default", session_id)
     for text in ("late", "later"):
-        await runner.say(session_id, ev.Notice(text=text), ack=False)
-    await runner.called(Delete)
+        await runner.append(session_id, ev.Notice(text=text), ack=False)
+    await runner.wait_for(Delete)
     await runner.ping()
     assert len(runner.commands(Delete)) == 1
     assert session_id not in runner.acked
 
 
-async def test_a_second_link_of_a_machine_takes_the_place_of_the_first(hub: Hub) -> None:
+async def test_a_second_link_of_a_machine_replaces_the_first(hub: Hub) -> None:
     first = ScriptedRunner(hub)
     await first.connect()
     session_id = await create(hub, first)
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     first.answers[Abort] = silent
     aborting = asyncio.create_task(hub.sessions.abort(ME, session_id))
-    await first.called(Abort)
+    await first.wait_for(Abort)
     async with ScriptedRunner(hub, info=first.info, logs=first.logs) as second:
-        await first.ended()
+        await first.wait_closed()
         with pytest.raises(MachineOffline):
             await aborting
         assert (await hub.sessions.get(ME, session_id)).status is SessionStatus.IDLE
         await hub.sessions.stop(ME, session_id)
         assert second.commands(Stop)
-        assert audience.of("session-updated") == []
+        assert feed.of("session-updated") == []
 
 
 async def test_a_machine_of_another_namespace_is_refused_and_does_no_harm(
@@ -172,7 +172,7 @@ async def test_a_machine_of_another_namespace_is_refused_and_does_no_harm(
     intruder = ScriptedRunner(hub, "team2", info=runner.info, logs={session_id: Log(session_id)})
     await intruder.connect()
     assert intruder.refused is not None
-    await intruder.ended()
+    await intruder.wait_closed()
     assert (await hub.machines.list(caller("team2"))).machines == []
     await hub.sessions.abort(ME, session_id)
     assert runner.commands(Abort)
@@ -183,26 +183,28 @@ async def test_a_runner_writes_only_its_own_sessions(
 ) -> None:
     delta = Delta(message_id="m", kind=DeltaKind.MESSAGE, text="x")
     for namespace in ("default", "team2"):
-        audience = Audience(hub)
+        feed = FeedRecorder(hub)
         log = Log(session_id)
         async with ScriptedRunner(hub, namespace, logs={session_id: log}) as other:
             assert other.welcome is not None
             assert other.welcome.foreign == [session_id]
-            await other.stream(session_id, delta)
-            await other.say(session_id, ev.Notice(text="forged"), ack=False)
+            await other.send_deltas(session_id, delta)
+            await other.append(session_id, ev.Notice(text="forged"), ack=False)
             await other.ping()
             assert other.commands(Delete) == []
             assert other.acked == {}
-        assert audience.of("message-received") == audience.of("message-delta") == []
-        audience.stop()
+        assert feed.of("message-received") == feed.of("message-delta") == []
+        feed.stop()
     assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
-async def test_deltas_overtake_the_disk(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
-    audience = Audience(hub)
-    await runner.stream(session_id, Delta(message_id="m", kind=DeltaKind.MESSAGE, text="Hel"))
+async def test_deltas_are_published_without_being_stored(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    feed = FeedRecorder(hub)
+    await runner.send_deltas(session_id, Delta(message_id="m", kind=DeltaKind.MESSAGE, text="Hel"))
     await runner.ping()
-    (delta,) = audience.heard
+    (delta,) = feed.events
     assert (delta.type, delta.cursor, delta.merge_key) == ("message-delta", None, f"{session_id}:m")
     assert json.loads(delta.data)["delta"] == {"messageId": "m", "kind": "agent_message", "text": "Hel"}
 
@@ -211,13 +213,13 @@ async def test_deltas_overtake_the_disk(hub: Hub, runner: ScriptedRunner, sessio
     ("protocol", "id", "reason"),
     [(99, "8f14e45f-ceea-467f-a8f5-000000000001", "protocol"), (1, "../../etc", "UUID"), (1, "", "UUID")],
 )
-async def test_a_runner_we_cannot_understand_is_told_why(
+async def test_an_incompatible_runner_is_refused_with_a_reason(
     hub: Hub, protocol: int, id: str, reason: str
 ) -> None:
     runner = ScriptedRunner(hub, info=msgspec.structs.replace(machine(), id=id), protocol=protocol)
     await runner.connect()
     assert reason in (runner.refused or "")
-    await runner.ended()
+    await runner.wait_closed()
 
 
 async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None:
@@ -228,25 +230,25 @@ async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None
     assert hub.metrics.links == 0
 
 
-async def test_garbage_in_an_entry_that_concerns_us_ends_the_link_and_stores_nothing(
+async def test_an_invalid_entry_closes_the_link_and_stores_nothing(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     garbage = EncodedEntry(1, "queue_update", msgspec.Raw(b'{"id":1}'))
     await runner.send(Events(session=session_id, entries=[garbage]))
-    await runner.ended()
+    await runner.wait_closed()
     assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
-async def test_what_would_cut_off_every_listener_is_not_passed_on(
+async def test_an_entry_that_is_not_utf8_is_not_published(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     poison = EncodedEntry(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
     await runner.send(Events(session=session_id, entries=[poison]))
-    await runner.ended()
+    await runner.wait_closed()
     assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
-async def test_a_call_that_is_not_answered_ends_in_bounded_time(
+async def test_a_call_without_an_answer_times_out(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_links, "CALL_SECONDS", 0.05)
@@ -256,42 +258,29 @@ async def test_a_call_that_is_not_answered_ends_in_bounded_time(
     assert error.value.code is ErrorCode.TIMEOUT
 
 
-async def test_a_cancelled_face_leaves_no_active_machine(hub: Hub) -> None:
+async def test_cancelling_serve_disconnects_the_machine(hub: Hub) -> None:
     near, far = memory_pair()
     serving = asyncio.create_task(hub.link.serve(far, "default"))
     info = machine()
     await near.send(Hello(machine=info, sessions={}))
     async with asyncio.timeout(10):
         await near.receive()
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     serving.cancel()
     await asyncio.wait([serving])
-    await audience.until(lambda: bool(audience.of("machine-updated")))
+    await feed.wait_until(lambda: bool(feed.of("machine-updated")))
     assert not (await hub.machines.get(ME, info.id)).active
 
 
-async def test_closing_the_hub_ends_links_and_what_waits_for_them(home: Path) -> None:
+async def test_closing_the_hub_closes_links_and_fails_pending_calls(home: Path) -> None:
     hub = await Hub.open(home, OWNER_TOKEN)
     runner = ScriptedRunner(hub)
     await runner.connect()
     session_id = await create(hub, runner)
     runner.answers[Stop] = silent
     stopping = asyncio.create_task(hub.sessions.stop(ME, session_id))
-    await runner.called(Stop)
+    await runner.wait_for(Stop)
     await hub.close()
     with pytest.raises(MachineOffline):
         await stopping
-    await runner.ended()
-
-
-async def test_agents_are_listed_once_with_the_machines_that_have_them(hub: Hub) -> None:
-    async with ScriptedRunner(hub) as first, ScriptedRunner(hub) as second:
-        (demo,) = (await hub.machines.agents(ME)).agents
-        assert {at.machine_id for at in demo.machines} == {first.info.id, second.info.id}
-        assert (await hub.machines.agents(caller("other"))).agents == []
-    assert (await hub.machines.agents(ME)).agents == []
-    listed = (await hub.machines.list(ME)).machines
-    assert [view.active for view in listed] == [False, False]
-    with pytest.raises(NotFound) as error:
-        await hub.machines.get(caller("other"), first.info.id)
-    assert error.value.code is ErrorCode.MACHINE_NOT_FOUND
+    await runner.wait_closed()

@@ -1,3 +1,5 @@
+"""Approvals: the inbox, and who may answer. The first answer wins."""
+
 import asyncio
 
 import pytest
@@ -43,11 +45,11 @@ def permission(id: str, created_at: int = 1) -> Approval:
 
 
 async def asks(runner: ScriptedRunner, session_id: str, approval: Approval) -> str:
-    await runner.say(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
+    await runner.append(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
     return approval.id
 
 
-async def test_the_inbox_holds_what_waits_in_all_sessions_oldest_first(
+async def test_the_inbox_lists_the_approvals_of_all_sessions_oldest_first(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     other = await create(hub, runner, title="Other")
@@ -74,7 +76,7 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(
             resolved = ev.ApprovalResolved(
                 approval_id=approval, outcome=Outcome.APPROVED, by="me@example.com"
             )
-            await runner.say(session_id, resolved)
+            await runner.append(session_id, resolved)
         with pytest.raises(AlreadyAnswered) as error:
             await hub.approvals.answer(ME, session_id, approval, Answer(outcome=Outcome.DENIED))
         assert error.value.details == {"outcome": "approved", "by": "me@example.com"}
@@ -82,7 +84,9 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(
     assert (await hub.approvals.inbox(ME)).approvals == []
 
 
-async def test_of_two_at_the_same_moment_one_wins(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+async def test_one_of_two_simultaneous_answers_wins(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
     results = await asyncio.gather(
         hub.approvals.answer(ME, session_id, approval, YES),
@@ -105,9 +109,7 @@ async def test_an_answer_that_did_not_arrive_leaves_the_approval_open(
     assert (await hub.approvals.answer(ME, session_id, approval, YES)).ok
 
 
-async def test_what_the_runner_knows_better_is_passed_on(
-    hub: Hub, runner: ScriptedRunner, session_id: str
-) -> None:
+async def test_an_error_of_the_runner_is_passed_on(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
     runner.answers[AnswerApproval] = refuse(AlreadyAnswered("timed out", outcome="timed_out", by=None))
     with pytest.raises(AlreadyAnswered) as error:
@@ -115,11 +117,11 @@ async def test_what_the_runner_knows_better_is_passed_on(
     assert error.value.details["outcome"] == "timed_out"
 
 
-async def test_one_that_ended_by_itself_is_told_with_its_outcome(
+async def test_answering_an_expired_approval_reports_its_outcome(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
-    await runner.say(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.TIMED_OUT))
+    await runner.append(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.TIMED_OUT))
     with pytest.raises(AlreadyAnswered) as error:
         await hub.approvals.answer(ME, session_id, approval, YES)
     assert error.value.details == {"outcome": "timed_out", "by": None}
@@ -130,13 +132,13 @@ async def test_an_agent_may_ask_again_under_the_same_id(
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
     await hub.approvals.answer(ME, session_id, approval, YES)
-    await runner.say(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.APPROVED))
-    await runner.say(session_id, ev.ApprovalRequested(approval=permission(approval)))
+    await runner.append(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.APPROVED))
+    await runner.append(session_id, ev.ApprovalRequested(approval=permission(approval)))
     assert (await hub.approvals.answer(ME, session_id, approval, Answer(outcome=Outcome.DENIED))).ok
     assert len(runner.commands(AnswerApproval)) == 2
 
 
-async def test_wrong_answers_are_refused_before_anybody_hears_them(
+async def test_invalid_answers_are_refused_without_calling_the_runner(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     approval = await asks(runner, session_id, permission(new_id()))
@@ -153,7 +155,7 @@ async def test_wrong_answers_are_refused_before_anybody_hears_them(
         created_at=1,
         questions=(Question(id="q", text="which?", choices=("a", "b")),),
     )
-    await runner.say(session_id, ev.ApprovalRequested(approval=question))
+    await runner.append(session_id, ev.ApprovalRequested(approval=question))
     with pytest.raises(BadRequest):
         await hub.approvals.answer(ME, session_id, question.id, YES)
     right = Answer(outcome=Outcome.APPROVED, answers={"q": ["b"]})
@@ -163,7 +165,7 @@ async def test_wrong_answers_are_refused_before_anybody_hears_them(
         await hub.approvals.answer(ME, session_id, new_id(), YES)
 
 
-async def test_nobody_can_answer_in_another_namespace_without_the_scope_or_an_offline_machine(
+async def test_answering_needs_the_namespace_the_scope_and_an_online_machine(
     hub: Hub,
 ) -> None:
     async with ScriptedRunner(hub) as runner:
@@ -178,20 +180,20 @@ async def test_nobody_can_answer_in_another_namespace_without_the_scope_or_an_of
     assert len((await hub.approvals.inbox(ME)).approvals) == 1
 
 
-async def test_the_answer_of_a_link_that_dies_is_not_counted(hub: Hub) -> None:
+async def test_an_answer_over_a_link_that_breaks_is_not_counted(hub: Hub) -> None:
     runner = ScriptedRunner(hub)
     await runner.connect()
     session_id = await create(hub, runner)
     approval = await asks(runner, session_id, permission(new_id()))
-    heard: list[Call] = []
+    received: list[Call] = []
 
-    def hear(call: Call) -> Reply | None:
-        heard.append(call)
+    def receive(call: Call) -> Reply | None:
+        received.append(call)
         return None
 
-    runner.answers[AnswerApproval] = hear
+    runner.answers[AnswerApproval] = receive
     answering = asyncio.create_task(hub.approvals.answer(ME, session_id, approval, YES))
-    await runner.called(AnswerApproval)
+    await runner.wait_for(AnswerApproval)
     await runner.disconnect()
     with pytest.raises(MachineOffline):
         await answering

@@ -1,3 +1,5 @@
+"""Creation of sessions: its steps, its failures and idempotency keys."""
+
 import asyncio
 import json
 from pathlib import Path
@@ -15,7 +17,7 @@ from farsteer.hub import Hub, Scope
 from farsteer.hub.link import machine_links
 from farsteer.link.messages import Call, LogLine, Reply
 from tests.hub.conftest import OWNER_TOKEN, create, created, failed
-from tests.hub.scripted import Audience, ScriptedRunner, caller, refuse, silent
+from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, refuse, silent
 
 ME = caller()
 
@@ -24,20 +26,20 @@ def ask(runner: ScriptedRunner, **fields: object) -> CreateSession:
     return CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
 
 
-async def test_success_tells_the_id_and_the_steps(hub: Hub, runner: ScriptedRunner) -> None:
-    audience = Audience(hub)
+async def test_success_returns_the_id_and_the_steps(hub: Hub, runner: ScriptedRunner) -> None:
+    feed = FeedRecorder(hub)
     success = created(await hub.sessions.create(ME, ask(runner, title="Mine")))
     assert [(line.step, line.status) for line in success.logs] == [("machine", "ok"), ("launch", "ok")]
     view = await hub.sessions.get(ME, success.session_id)
     assert (view.title, view.machine_id, view.status) == ("Mine", runner.info.id, ev.SessionStatus.IDLE)
-    (added,) = audience.of("session-added")
+    (added,) = feed.of("session-added")
     assert added["sessionId"] == view.id
     assert added["data"]["status"] == "idle"
     assert "partial" not in added["data"]
     assert hub.metrics.sessions_created == 1
 
 
-async def test_what_was_asked_for_reaches_the_runner(hub: Hub, runner: ScriptedRunner) -> None:
+async def test_the_request_reaches_the_runner(hub: Hub, runner: ScriptedRunner) -> None:
     await hub.sessions.create(
         ME,
         ask(
@@ -54,7 +56,7 @@ async def test_what_was_asked_for_reaches_the_runner(hub: Hub, runner: ScriptedR
     assert second.permission_mode == "plan"
 
 
-async def test_an_unknown_and_an_offline_machine_are_told_apart(hub: Hub) -> None:
+async def test_unknown_and_offline_machines_give_different_errors(hub: Hub) -> None:
     request = CreateSession(machine_id=new_id(), directory="/work")
     unknown = failed(await hub.sessions.create(ME, request), 404)
     assert [line.code for line in unknown.logs] == ["machine_not_found"]
@@ -66,10 +68,10 @@ async def test_an_unknown_and_an_offline_machine_are_told_apart(hub: Hub) -> Non
     failed(await hub.sessions.create(caller("other"), ask(runner)), 404)
 
 
-async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
+async def test_a_failure_on_the_machine_returns_its_log_and_leaves_nothing(
     hub: Hub, runner: ScriptedRunner
 ) -> None:
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     reason = Unprocessable("no such directory", code=ErrorCode.DIRECTORY_MISSING)
     lines = [LogLine(1, "directory", "no such directory", "error", "directory_missing")]
     runner.answers[Create] = refuse(reason, lines)
@@ -79,12 +81,12 @@ async def test_a_failure_on_the_machine_comes_with_its_log_and_leaves_nothing(
         ("machine", None), ("directory", "directory_missing"),
     ]  # fmt: skip
     assert (await hub.sessions.list(ME)).sessions == []
-    assert audience.of("session-added") == []
+    assert feed.of("session-added") == []
     await runner.ping()
     assert runner.commands(Delete) == []
 
 
-async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_later(hub: Hub) -> None:
+async def test_a_machine_that_disconnects_during_a_creation_deletes_the_session_later(hub: Hub) -> None:
     runner = ScriptedRunner(hub)
     await runner.connect()
     succeed = runner.answers[Create]
@@ -94,7 +96,7 @@ async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_la
 
     runner.answers[Create] = half
     creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
-    await runner.called(Create)
+    await runner.wait_for(Create)
     await runner.disconnect()
     failed(await creating, 409)
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
@@ -102,20 +104,20 @@ async def test_a_machine_that_goes_away_during_a_creation_forgets_the_session_la
         assert again.welcome.deleted == list(runner.logs)
 
 
-async def test_a_creation_that_takes_too_long_is_ended_on_the_machine_too(
+async def test_a_creation_that_times_out_is_deleted_on_the_machine(
     hub: Hub, runner: ScriptedRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine_links, "CREATE_SECONDS", 0.05)
     runner.answers[Create] = silent
     failure = failed(await hub.sessions.create(ME, ask(runner)), 503)
     assert failure.logs[-1].code == "timeout"
-    await runner.called(Delete)
+    await runner.wait_for(Delete)
 
 
 async def test_the_prompt_is_the_first_message(hub: Hub, runner: ScriptedRunner) -> None:
     runner.confirms_messages = False
     session_id = await create(hub, runner, prompt="do it")
-    (sent,) = await runner.called(Send)
+    (sent,) = await runner.wait_for(Send)
     assert sent.item.text == "do it"
     (item,) = (await hub.messages.queue(ME, session_id)).items
     assert (item.id, item.state) == (sent.item.id, ItemState.ACCEPTED)
@@ -125,16 +127,16 @@ async def test_nobody_sees_a_session_before_it_is_ready(hub: Hub, runner: Script
     pending: list[Call] = []
     runner.answers[Create] = pending.append
     creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
-    await runner.called(Create)
+    await runner.wait_for(Create)
     assert (await hub.sessions.list(ME)).sessions == []
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     (call,) = pending
     reply = runner._created(call)
-    await runner.say(call.session, ev.LaunchStart(generation=1, resumed=False))
-    assert audience.heard == []
+    await runner.append(call.session, ev.LaunchStart(generation=1, resumed=False))
+    assert feed.events == []
     await runner.send(reply)
     created(await creating)
-    assert [event.type for event in audience.heard] == ["session-added", "message-received"]
+    assert [event.type for event in feed.events] == ["session-added", "message-received"]
     page = json.loads(await hub.messages.list(ME, call.session))
     assert [message["content"]["kind"] for message in page["messages"]] == ["launch_start"]
 
@@ -152,23 +154,23 @@ class TestIdempotencyKeys:
         assert await later.sessions.create(ME, ask(runner, prompt="once"), idempotency_key="k") == first
         await later.close()
 
-    async def test_also_while_the_first_still_runs(self, hub: Hub, runner: ScriptedRunner) -> None:
+    async def test_a_repeated_request_waits_for_the_first(self, hub: Hub, runner: ScriptedRunner) -> None:
         pending: list[Call] = []
         runner.answers[Create] = pending.append
         both = [
             asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k")) for _ in range(2)
         ]
-        await runner.called(Create)
+        await runner.wait_for(Create)
         await runner.send(runner._created(pending[0]))
         first, second = await asyncio.gather(*both)
         assert first == second
         assert len(runner.commands(Create)) == 1
 
-    async def test_it_goes_on_when_its_caller_goes_away(self, hub: Hub, runner: ScriptedRunner) -> None:
+    async def test_it_continues_when_its_caller_is_cancelled(self, hub: Hub, runner: ScriptedRunner) -> None:
         pending: list[Call] = []
         runner.answers[Create] = pending.append
         left = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
-        await runner.called(Create)
+        await runner.wait_for(Create)
         left.cancel()
         await asyncio.wait([left])
         again = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
@@ -182,7 +184,7 @@ class TestIdempotencyKeys:
         pending: list[Call] = []
         runner.answers[Create] = pending.append
         first = asyncio.create_task(hub.sessions.create(ME, ask(runner), idempotency_key="k"))
-        await runner.called(Create)
+        await runner.wait_for(Create)
         for _ in range(2):
             with pytest.raises(Conflict) as error:
                 await hub.sessions.create(ME, ask(runner, title="other"), idempotency_key="k")
@@ -205,7 +207,7 @@ class TestIdempotencyKeys:
         assert created(other) != created(mine)
 
     @pytest.mark.parametrize("key", ["", "  ", "x" * 256])
-    async def test_a_useless_key_is_refused(self, hub: Hub, runner: ScriptedRunner, key: str) -> None:
+    async def test_a_malformed_key_is_refused(self, hub: Hub, runner: ScriptedRunner, key: str) -> None:
         with pytest.raises(BadRequest):
             await hub.sessions.create(ME, ask(runner), idempotency_key=key)
 
@@ -215,16 +217,16 @@ async def test_creating_needs_the_scope_write(hub: Hub, runner: ScriptedRunner) 
         await hub.sessions.create(caller("default", Scope.READ), ask(runner))
 
 
-async def test_a_creation_the_hub_did_not_survive_is_forgotten(home: Path) -> None:
+async def test_a_creation_interrupted_by_a_restart_leaves_nothing(home: Path) -> None:
     hub = await Hub.open(home, OWNER_TOKEN)
     runner = ScriptedRunner(hub)
     await runner.connect()
     runner.answers[Create] = lambda call: Reply(id=call.id) if call.id < 0 else None
     creating = asyncio.create_task(hub.sessions.create(ME, ask(runner)))
-    await runner.called(Create)
+    await runner.wait_for(Create)
     await hub.close()
     failed(await creating, 409)
     again = await Hub.open(home, OWNER_TOKEN)
     assert (await again.sessions.list(ME)).sessions == []
     await again.close()
-    await runner.ended()
+    await runner.wait_closed()

@@ -1,4 +1,4 @@
-"""An export is what a person sees of a session, in pages, and whole or visibly not."""
+"""Exports: the visible log of a session as JSONL and Markdown, read in pages."""
 
 import json
 import re
@@ -42,7 +42,7 @@ async def test_jsonl_is_a_header_and_every_visible_entry_as_it_is_stored(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
-    await runner.say(session_id, *says(10))
+    await runner.append(session_id, *says(10))
     await hub.store.clear_messages(ME.namespace, session_id, 8)
     head, *entries = await lines(hub, session_id)
     assert (head["format"], head["version"]) == ("farsteer-session", 1)
@@ -56,10 +56,10 @@ async def test_what_was_rewound_is_in_no_export(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 2)
-    await runner.say(session_id, *says(6))
+    await runner.append(session_id, *says(6))
     files = ev.FilesRestored(status=ev.FileRestore.SKIPPED)
-    await runner.say(session_id, ev.Rewound(first_seq=3, files=files))
-    await runner.say(session_id, ev.AgentMessage(message_id="7", text="another way"))
+    await runner.append(session_id, ev.Rewound(first_seq=3, files=files))
+    await runner.append(session_id, ev.AgentMessage(message_id="7", text="another way"))
     _, *entries = await lines(hub, session_id)
     page = json.loads(await hub.messages.list(ME, session_id))
     assert entries == page["messages"]
@@ -74,19 +74,19 @@ async def test_an_export_is_read_in_pages_and_ends_where_the_session_was(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 4)
-    await runner.say(session_id, *says(10))
+    await runner.append(session_id, *says(10))
     export = await hub.exports.export(ME, session_id, "jsonl")
     chunks = [await anext(export.chunks)]
-    await runner.say(session_id, *says(10))
+    await runner.append(session_id, *says(10))
     chunks += [chunk async for chunk in export.chunks]
     assert [chunk.count(b"\n") for chunk in chunks] == [1, 4, 4, 2]
 
 
-async def test_while_one_page_is_used_the_next_is_read_and_no_further(
+async def test_only_the_next_page_is_read_ahead(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
-    await runner.say(session_id, *says(12))
+    await runner.append(session_id, *says(12))
     asked: list[int] = []
     page = hub.store.read_page
 
@@ -105,11 +105,11 @@ async def test_while_one_page_is_used_the_next_is_read_and_no_further(
         await anext(hub.exports.pages(caller("other"), session_id))
 
 
-async def test_who_leaves_an_export_early_hears_of_no_later_failure(
+async def test_closing_an_export_early_discards_later_errors(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 3)
-    await runner.say(session_id, *says(12))
+    await runner.append(session_id, *says(12))
     pages = hub.exports.pages(ME, session_id)
     await anext(pages)
     await hub.sessions.delete(ME, session_id)
@@ -120,7 +120,7 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 4)
-    await runner.say(session_id, *says(10))
+    await runner.append(session_id, *says(10))
     for kind in ("jsonl", "markdown"):
         with pytest.raises(NotFound):
             await hub.exports.export(caller("other"), session_id, kind)
@@ -136,7 +136,7 @@ async def test_an_export_of_a_session_that_is_deleted_meanwhile_fails(
 async def test_markdown_has_title_facts_and_the_conversation(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(
+    await runner.append(
         session_id,
         ev.UserMessage(item_id="1", text="what is\n6 * 7"),
         ev.AgentMessage(message_id="1", text="42"),
@@ -170,14 +170,14 @@ async def test_an_entry_is_one_line_however_a_runner_wrote_it(
     await runner.send(
         Events(session=session_id, entries=[EncodedEntry(item.seq, item.kind, msgspec.Raw(spread))])
     )
-    await runner.until(lambda: runner.acked.get(session_id) == item.seq)
+    await runner.wait_until(lambda: runner.acked.get(session_id) == item.seq)
     _, entry = await lines(hub, session_id)
     assert entry["content"]["text"] == "a\nb"
 
 
 async def test_the_files_name_comes_from_the_title(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     async def names(title: str) -> tuple[str, str]:
-        await runner.say(session_id, ev.TitleUpdate(title=title, by_user=True))
+        await runner.append(session_id, ev.TitleUpdate(title=title, by_user=True))
         export = await hub.exports.export(ME, session_id, "markdown")
         return export.filename, export.ascii_filename
 
@@ -233,7 +233,7 @@ def test_a_turn_reads_like_a_conversation() -> None:
     assert "end_turn" not in text
 
 
-def test_a_tool_is_told_once_with_its_last_title_status_and_content() -> None:
+def test_a_tool_is_written_once_with_its_last_title_status_and_content() -> None:
     text = written(
         tool(content=(TextBlock(text="draft"),)),
         ev.ToolCallUpdate(tool_call_id="1", status=ToolStatus.IN_PROGRESS, title="Edit a.py"),
@@ -252,7 +252,7 @@ def test_a_tool_is_told_once_with_its_last_title_status_and_content() -> None:
     assert "-two\n+2" in text
     assert "draft" not in text
     assert '**Tool 2** · edit · failed\n\n```json\n{"exit":1}\n```' in text
-    assert "**Tool 3** · edit · pending" in text, "what has no end is told as it stands"
+    assert "**Tool 3** · edit · pending" in text, "an unfinished tool is written as it is"
 
 
 def test_approvals_are_one_line_each() -> None:
@@ -294,7 +294,7 @@ def test_a_fence_that_was_cut_short_is_closed() -> None:
         assert close_fences(whole) == whole
 
 
-def test_a_line_of_ours_stays_one_line() -> None:
+def test_inserted_texts_stay_on_one_line() -> None:
     text = written(ev.Notice(text="a\n\n# b"))
     assert text.strip() == "*Info: a # b*"
 
@@ -308,7 +308,7 @@ def test_a_long_pair_of_texts_is_compared_quickly_and_exactly() -> None:
     assert found == ["@@ -30001,0 +30001,1 @@", "+another"]
 
 
-def test_tools_that_never_end_are_not_kept_for_ever() -> None:
+def test_open_tools_are_limited() -> None:
     transcript = MarkdownTranscript()
     entries = [
         Entry(id=str(n), seq=n, role=ev.Role.AGENT, created_at=AT, content=tool(str(n))) for n in range(500)

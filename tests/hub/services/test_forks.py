@@ -1,4 +1,4 @@
-"""A fork is created with its copy in place: its runner goes on behind it, and clients hear of one new session."""
+"""Forks: the copy is stored before the runner creates the session, and clients see one new session."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from farsteer.core.session import Fork, SessionSpec, SessionType
 from farsteer.hub import Hub, Scope
 from farsteer.hub.services.creation import CreationFailed
 from tests.hub.conftest import create, created
-from tests.hub.scripted import Audience, ScriptedRunner, caller, machine, refuse
+from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, machine, refuse
 
 ME = caller()
 
@@ -31,11 +31,11 @@ def turn(text: str, anchor: str | None = None) -> list[ev.SessionEvent]:
 
 
 async def registered(hub: Hub, runner: ScriptedRunner, *events: ev.SessionEvent, **fields: Any) -> str:
-    """A session whose agent has its conversation."""
+    """Create a session whose agent has a conversation."""
     session_id = await create(hub, runner, **fields)
     log = runner.logs[session_id]
     log.state = replace(log.state, native_id="native", registered=True)
-    await runner.say(session_id, *events)
+    await runner.append(session_id, *events)
     return session_id
 
 
@@ -54,11 +54,11 @@ def spec_of(runner: ScriptedRunner) -> SessionSpec:
     return runner.commands(Create)[-1].spec
 
 
-async def test_the_runner_learns_what_the_agent_begins_with(hub: Hub, runner: ScriptedRunner) -> None:
+async def test_the_runner_is_told_which_part_the_agent_keeps(hub: Hub, runner: ScriptedRunner) -> None:
     source = await registered(
         hub, runner, *turn("one", "a"), *turn("two", "b"), title="The bug", permission_mode="acceptEdits"
     )
-    await runner.say(source, ev.ModeUpdate(model="opus"))
+    await runner.append(source, ev.ModeUpdate(model="opus"))
     await fork(hub, source)
     whole = spec_of(runner)
     assert whole.fork == Fork(session_id=source, seq=9, native_id="native", cut_at="b", copied=8)
@@ -85,28 +85,28 @@ async def test_an_agent_without_anchors_takes_over_everything_rather_than_nothin
     assert spec_of(runner).fork == Fork(session_id=source, seq=4, native_id="native", copied=4)
 
 
-async def test_clients_hear_of_one_new_session_and_its_log_goes_on_behind_the_copy(
+async def test_clients_get_one_new_session_and_its_log_continues_after_the_copy(
     hub: Hub, runner: ScriptedRunner
 ) -> None:
     source = await registered(hub, runner, *turn("one", "a"))
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     id = await fork(hub, source)
-    await runner.say(id, ev.Notice(text="mine"))
-    heard = [event for event in audience.heard if event.subject == id]
-    assert [event.type for event in heard] == ["session-added", "message-received"]
-    added = json.loads(heard[0].data)["data"]
+    await runner.append(id, ev.Notice(text="mine"))
+    published = [event for event in feed.events if event.subject == id]
+    assert [event.type for event in published] == ["session-added", "message-received"]
+    added = json.loads(published[0].data)["data"]
     assert added["forkedFrom"] == {"sessionId": source, "seq": 4}
     assert (added["seq"], added["lastMessage"]) == (4, "to one")
-    assert json.loads(heard[1].data)["message"]["seq"] == 5
-    assert [event for event in audience.heard if event.subject == source] == []
+    assert json.loads(published[1].data)["message"]["seq"] == 5
+    assert [event for event in feed.events if event.subject == source] == []
     assert (await hub.sessions.get(ME, id)).forked_from == ForkedFrom(source, 4)
     assert (await hub.sessions.get(ME, source)).forked_from is None
     assert [session.id for session in (await hub.sessions.list(ME, text="to one")).sessions].count(id) == 1
 
 
-async def test_what_cannot_be_forked_is_said_as_a_failed_creation(hub: Hub, runner: ScriptedRunner) -> None:
+async def test_what_cannot_be_forked_gives_a_failed_creation(hub: Hub, runner: ScriptedRunner) -> None:
     fresh = await create(hub, runner)
-    await runner.say(fresh, *turn("one"))
+    await runner.append(fresh, *turn("one"))
     assert await refused(hub, fresh) == (
         409, "there is nothing to fork yet: the agent has no conversation",
     )  # fmt: skip
@@ -117,7 +117,7 @@ async def test_what_cannot_be_forked_is_said_as_a_failed_creation(hub: Hub, runn
     assert len(runner.commands(Create)) == 2
 
 
-async def test_an_agent_that_cannot_fork_and_a_machine_that_is_away(hub: Hub) -> None:
+async def test_a_fork_needs_the_capability_and_an_online_machine(hub: Hub) -> None:
     plain_agent = AgentInfo(name="demo", title="Demo", available=True, capabilities=Capabilities())
     async with ScriptedRunner(hub, info=machine(agents=(plain_agent,))) as runner:
         source = await registered(hub, runner, *turn("one"))
@@ -131,9 +131,9 @@ async def test_a_fork_that_its_runner_refuses_leaves_nothing(hub: Hub, runner: S
     source = await registered(hub, runner, *turn("one", "a"))
     before = await hub.messages.list(ME, source)
     runner.answers[Create] = refuse(AgentError("it does not start"))
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     assert await refused(hub, source) == (422, "it does not start")
-    assert audience.heard == []
+    assert feed.events == []
     assert [session.id for session in (await hub.sessions.list(ME)).sessions] == [source]
     assert await hub.messages.list(ME, source) == before
     await runner.ping()

@@ -1,3 +1,5 @@
+"""Presence: typing events and online users."""
+
 import json
 
 import pytest
@@ -9,15 +11,15 @@ from farsteer.core.errors import Conflict, Forbidden, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import Reply
-from tests.hub.scripted import Audience, ScriptedRunner, caller, silent
+from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, silent
 
 ME = caller(email="me@example.com", client_id="c1", device_type="web")
 
 
-async def test_typing_is_told_as_the_document_shows_it(hub: Hub, session_id: str) -> None:
-    audience = Audience(hub)
+async def test_typing_events_have_the_documented_form(hub: Hub, session_id: str) -> None:
+    feed = FeedRecorder(hub)
     await hub.presence.typing(ME, session_id, Typing(text="hel"))
-    (event,) = audience.heard
+    (event,) = feed.events
     data = json.loads(event.data)
     assert isinstance(data["typing"].pop("updatedAt"), int)
     assert data == {
@@ -29,45 +31,45 @@ async def test_typing_is_told_as_the_document_shows_it(hub: Hub, session_id: str
     assert event.cursor is None
     assert event.merge_key is not None
     await hub.presence.typing(ME, session_id, Typing(text="", client_id="c2"))
-    assert audience.of("typing-changed")[1]["typing"]["clientId"] == "c2"
+    assert feed.of("typing-changed")[1]["typing"]["clientId"] == "c2"
 
 
-async def test_typing_into_a_session_at_rest_warms_it_once_at_a_time(
+async def test_typing_prewarms_a_session_without_process_once_at_a_time(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     await hub.presence.typing(ME, session_id, Typing(text="h"))
     await runner.ping()
     assert runner.commands(Prewarm) == [], "its process runs"
     runner.answers[Prewarm] = silent
-    await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.STOPPED))
+    await runner.append(session_id, ev.StatusUpdate(status=SessionStatus.STOPPED))
     await hub.presence.typing(ME, session_id, Typing(text=""))
     await runner.ping()
     assert runner.commands(Prewarm) == [], "nothing is coming"
     for text in ("h", "he", "hel"):
         await hub.presence.typing(ME, session_id, Typing(text=text))
-    await runner.called(Prewarm)
+    await runner.wait_for(Prewarm)
     await runner.ping()
     assert runner.commands(Prewarm) == [Prewarm()]
     (call,) = [call for call in runner.calls if isinstance(call.command, Prewarm)]
     await runner.send(Reply(id=call.id, error=Conflict("no").record()))
     await runner.ping()
-    await runner.say(session_id, ev.StatusUpdate(status=SessionStatus.FAILED))
+    await runner.append(session_id, ev.StatusUpdate(status=SessionStatus.FAILED))
     await hub.presence.typing(ME, session_id, Typing(text="hello"))
-    await runner.called(Prewarm, 2)
+    await runner.wait_for(Prewarm, 2)
     await runner.disconnect()
     await hub.presence.typing(ME, session_id, Typing(text="hello?"))
     assert len(runner.commands(Prewarm)) == 2
 
 
-async def test_typing_needs_a_session_of_ones_own_and_a_scope(hub: Hub, session_id: str) -> None:
+async def test_typing_needs_the_namespace_and_the_scope(hub: Hub, session_id: str) -> None:
     with pytest.raises(NotFound):
         await hub.presence.typing(caller("other"), session_id, Typing(text="x"))
     with pytest.raises(Forbidden):
         await hub.presence.typing(caller("default", Scope.READ), session_id, Typing(text="x"))
 
 
-async def test_who_is_online_is_told_once_for_many_who_come_together(hub: Hub, session_id: str) -> None:
-    audience = Audience(hub)
+async def test_users_who_connect_together_are_published_in_one_event(hub: Hub, session_id: str) -> None:
+    feed = FeedRecorder(hub)
     for number in range(50):
         hub.presence.join(ME, f"tab {number}", session_id)
     hub.presence.join(caller(email="you@example.com"), "you")
@@ -76,21 +78,21 @@ async def test_who_is_online_is_told_once_for_many_who_come_together(hub: Hub, s
     assert [(user.email, user.client_id, user.session_id) for user in users] == [
         ("me@example.com", "c1", session_id), ("you@example.com", "", None),
     ]  # fmt: skip
-    await audience.until(lambda: len(audience.of("online-users-changed")) == 2)
-    mine = next(event for event in audience.of("online-users-changed") if event["namespace"] == "default")
+    await feed.wait_until(lambda: len(feed.of("online-users-changed")) == 2)
+    mine = next(event for event in feed.of("online-users-changed") if event["namespace"] == "default")
     assert [user["email"] for user in mine["users"]] == ["me@example.com", "you@example.com"]
     assert mine["users"][0]["deviceType"] == "web"
 
 
-async def test_leaving_is_told_when_the_last_connection_is_gone(hub: Hub) -> None:
+async def test_a_user_leaves_with_the_last_connection(hub: Hub) -> None:
     hub.presence.join(ME, "one")
     hub.presence.join(ME, "two")
-    audience = Audience(hub)
-    await audience.until(lambda: len(audience.of("online-users-changed")) == 1)
+    feed = FeedRecorder(hub)
+    await feed.wait_until(lambda: len(feed.of("online-users-changed")) == 1)
     hub.presence.leave("one")
     hub.presence.leave("one")
     assert len(hub.presence.online(ME).users) == 1
     hub.presence.leave("two")
-    await audience.until(lambda: len(audience.of("online-users-changed")) == 2)
-    assert audience.of("online-users-changed")[-1]["users"] == []
+    await feed.wait_until(lambda: len(feed.of("online-users-changed")) == 2)
+    assert feed.of("online-users-changed")[-1]["users"] == []
     assert hub.presence.online(ME).users == []

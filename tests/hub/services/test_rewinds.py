@@ -1,4 +1,4 @@
-"""The hub finds the place in the log and asks the runner to cut there; what it refuses changes nothing."""
+"""Rewinds: the hub finds the place in the log and the runner cuts there. A refused rewind changes nothing."""
 
 import asyncio
 
@@ -39,12 +39,12 @@ def turn(text: str, anchor: str | None = None) -> list[ev.SessionEvent]:
 
 
 def rewinds(runner: ScriptedRunner) -> None:
-    """Has the runner do what one does, as far as the log shows it."""
+    """Let the runner log a rewind, as a real one does."""
 
     async def later(call: Call, command: Rewind) -> None:
         restored = FilesRestored(status=FileRestore.PARTIAL, restored=("a",), skipped=("b",))
         event = ev.Rewound(first_seq=command.first_seq, files=restored, cut_at=command.cut_at, by=command.by)
-        await runner.say(call.session, event, ack=False)
+        await runner.append(call.session, event, ack=False)
         seq = runner.logs[call.session].state.seq
         await runner.send(Reply(id=call.id, seq=seq, result=to_builtins(event)))
 
@@ -60,7 +60,7 @@ async def test_the_runner_is_told_where_to_cut_and_the_text_comes_back(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     rewinds(runner)
-    await runner.say(session_id, *turn("one", "a"), *turn("two", "b"))
+    await runner.append(session_id, *turn("one", "a"), *turn("two", "b"))
     done = await hub.rewinds.rewind(ME, session_id, RewindSession(seq=6))
     assert runner.commands(Rewind) == [Rewind(first_seq=5, cut_at="a", files_at="two", by="me@example.com")]
     assert (done.seq, done.first_seq, done.text, done.attachments) == (9, 5, "two", ["a.png"])
@@ -70,15 +70,17 @@ async def test_the_runner_is_told_where_to_cut_and_the_text_comes_back(
     assert runner.commands(Rewind)[1] == Rewind(first_seq=1, cut_at=None, by="me@example.com")
 
 
-async def test_answers_without_a_name_are_answers(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+async def test_an_agent_without_anchors_keeps_its_answers(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
     rewinds(runner)
     log = runner.logs[session_id]
     log.state = replace(log.state, native_id="native", registered=True)
     half = ev.AgentMessage(message_id="m", text="ha", partial=True)
-    await runner.say(session_id, *turn("one"), *turn("two"))
+    await runner.append(session_id, *turn("one"), *turn("two"))
     await hub.rewinds.rewind(ME, session_id, RewindSession(seq=6, restore_files=False))
     await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2, restore_files=False))
-    await runner.say(session_id, half, *turn("three"))
+    await runner.append(session_id, half, *turn("three"))
     message = runner.logs[session_id].state.seq - 2
     await hub.rewinds.rewind(ME, session_id, RewindSession(seq=message, restore_files=False))
     assert [(command.cut_at, command.keeps) for command in runner.commands(Rewind)] == [
@@ -86,10 +88,10 @@ async def test_answers_without_a_name_are_answers(hub: Hub, runner: ScriptedRunn
     ]  # fmt: skip
 
 
-async def test_anything_else_is_refused_before_the_runner_hears_of_it(
+async def test_entries_that_are_not_messages_are_refused_without_calling_the_runner(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(session_id, *turn("one"))
+    await runner.append(session_id, *turn("one"))
     for seq, error, why in ((3, BadRequest, "agent_message"), (5, NotFound, "no entry 5")):
         with pytest.raises(error, match=why):
             await hub.rewinds.rewind(ME, session_id, RewindSession(seq=seq))
@@ -98,11 +100,11 @@ async def test_anything_else_is_refused_before_the_runner_hears_of_it(
     assert runner.commands(Rewind) == []
 
 
-async def test_an_agent_that_cannot_is_not_asked(hub: Hub) -> None:
+async def test_an_agent_without_the_capability_is_not_called(hub: Hub) -> None:
     plain_agent = AgentInfo(name="demo", title="Demo", available=True, capabilities=Capabilities())
     async with ScriptedRunner(hub, info=machine(agents=(plain_agent,))) as runner:
         session_id = await create(hub, runner)
-        await runner.say(session_id, *turn("one"))
+        await runner.append(session_id, *turn("one"))
         with pytest.raises(NotCapable):
             await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
         with pytest.raises(NotCapable):
@@ -110,26 +112,26 @@ async def test_an_agent_that_cannot_is_not_asked(hub: Hub) -> None:
         assert (await hub.messages.queue(ME, session_id)).items == []
         await runner.ping()
         assert runner.commands(Rewind) == runner.commands(Send) == []
-    # Known also while the machine is away.
+    # The capability is known while the machine is offline.
     with pytest.raises(NotCapable):
         await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
 
 
-async def test_a_machine_that_is_away_cannot_rewind(hub: Hub) -> None:
+async def test_an_offline_machine_cannot_rewind(hub: Hub) -> None:
     async with ScriptedRunner(hub) as runner:
         session_id = await create(hub, runner)
-        await runner.say(session_id, *turn("one"))
+        await runner.append(session_id, *turn("one"))
     with pytest.raises(MachineOffline):
         await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
 
 
-async def test_one_at_a_time_and_a_failed_one_can_be_tried_again(
+async def test_one_rewind_at_a_time_and_a_failed_one_can_be_repeated(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(session_id, *turn("one"))
+    await runner.append(session_id, *turn("one"))
     runner.answers[Rewind] = silent
     first = asyncio.create_task(hub.rewinds.rewind(ME, session_id, RewindSession(seq=2)))
-    await runner.called(Rewind)
+    await runner.wait_for(Rewind)
     with pytest.raises(Conflict, match="already"):
         await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2))
     first.cancel()

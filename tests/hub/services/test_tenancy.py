@@ -1,4 +1,4 @@
-"""A foreign object does not exist: every service method, called from another namespace."""
+"""Tenancy: for a caller of another namespace, no object exists in any service method."""
 
 import inspect
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ from farsteer.core.errors import NotFound
 from farsteer.core.ids import new_id
 from farsteer.hub import Caller, Hub
 from tests.hub.conftest import failed
-from tests.hub.scripted import Audience, ScriptedRunner, caller
+from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller
 
 Attempt = Callable[[Hub, Caller, str, str, str], Awaitable[Any]]
 
@@ -49,7 +49,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
     "machines.get": lambda hub, who, _, __, machine: hub.machines.get(who, machine),
 }
-# These name no object, and are checked for what they show.
+# These name no object. Other tests check what they show.
 LISTS = {
     "sessions.list",
     "sessions.create",
@@ -62,7 +62,7 @@ LISTS = {
 }
 
 
-def test_no_method_that_takes_a_caller_is_forgotten(hub: Hub) -> None:
+def test_every_method_that_takes_a_caller_is_listed(hub: Hub) -> None:
     found = {
         f"{service}.{name}"
         for service in ("sessions", "messages", "rewinds", "forks", "approvals", "machines", "presence")
@@ -74,15 +74,15 @@ def test_no_method_that_takes_a_caller_is_forgotten(hub: Hub) -> None:
 
 @pytest.fixture
 async def busy(hub: Hub, runner: ScriptedRunner, session_id: str) -> tuple[str, str, str]:
-    """A session with a message on its way and an open approval."""
+    """A session with an accepted message and an open approval."""
     approval = Approval(id=new_id(), kind=ApprovalKind.PERMISSION, title="?", created_at=1)
-    await runner.say(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
+    await runner.append(session_id, ev.TurnStart(turn_id="t"), ev.ApprovalRequested(approval=approval))
     item = await hub.messages.send(caller(), session_id, SendMessage(text="secret words"))
     return session_id, item.id, approval.id
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-async def test_it_does_not_exist_for_others(
+async def test_objects_of_another_namespace_do_not_exist(
     hub: Hub, runner: ScriptedRunner, busy: tuple[str, str, str], name: str
 ) -> None:
     session_id, item, approval = busy
@@ -91,9 +91,9 @@ async def test_it_does_not_exist_for_others(
     attempt = ATTEMPTS[name]
     machine_id = runner.info.id
     with pytest.raises(NotFound) as foreign:
-        await attempt(hub, caller("stranger"), session_id, subject, machine_id)
+        await attempt(hub, caller("other"), session_id, subject, machine_id)
     with pytest.raises(NotFound) as unknown:
-        await attempt(hub, caller("stranger"), new_id(), subject, new_id())
+        await attempt(hub, caller("other"), new_id(), subject, new_id())
     assert foreign.value.message == unknown.value.message
     assert foreign.value.code == unknown.value.code
     await runner.ping()
@@ -103,31 +103,31 @@ async def test_it_does_not_exist_for_others(
 async def test_lists_and_events_show_nothing_of_others(
     hub: Hub, runner: ScriptedRunner, busy: tuple[str, str, str]
 ) -> None:
-    stranger = caller("stranger")
-    assert (await hub.sessions.list(stranger)).sessions == []
-    assert (await hub.sessions.list(stranger, text="secret")).sessions == []
-    assert (await hub.approvals.inbox(stranger)).approvals == []
-    assert (await hub.machines.list(stranger)).machines == []
-    assert (await hub.machines.agents(stranger)).agents == []
+    other = caller("other")
+    assert (await hub.sessions.list(other)).sessions == []
+    assert (await hub.sessions.list(other, text="secret")).sessions == []
+    assert (await hub.approvals.inbox(other)).approvals == []
+    assert (await hub.machines.list(other)).machines == []
+    assert (await hub.machines.agents(other)).agents == []
     hub.presence.join(caller(), "tab")
-    assert hub.presence.online(stranger).users == []
-    page = await hub.store.read_feed("stranger", 0)
+    assert hub.presence.online(other).users == []
+    page = await hub.store.read_feed("other", 0)
     assert page.events == []
-    assert (await hub.store.read_feed("stranger", 0, session_id=busy[0])).events == []
+    assert (await hub.store.read_feed("other", 0, session_id=busy[0])).events == []
 
 
 async def test_a_session_cannot_be_created_on_a_foreign_machine(hub: Hub, runner: ScriptedRunner) -> None:
-    audience = Audience(hub)
+    feed = FeedRecorder(hub)
     request = CreateSession(machine_id=runner.info.id, directory="/work")
-    failed(await hub.sessions.create(caller("stranger"), request), 404)
+    failed(await hub.sessions.create(caller("other"), request), 404)
     await runner.ping()
     assert runner.calls == []
-    assert audience.heard == []
+    assert feed.events == []
 
 
 async def test_a_foreign_session_cannot_be_forked(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     for id in (session_id, new_id()):
-        failure = failed(await hub.forks.fork(caller("stranger"), id, ForkSession()), 404)
+        failure = failed(await hub.forks.fork(caller("other"), id, ForkSession()), 404)
         assert failure.error.message == "no such session"
     await runner.ping()
     assert len(runner.calls) == 1

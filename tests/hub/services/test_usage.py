@@ -1,4 +1,4 @@
-"""What was spent stays spent: counted once, whatever happens to the session that spent it."""
+"""Usage is counted once, and stays whatever happens to the session."""
 
 import sqlite3
 from datetime import UTC, date, datetime, timedelta
@@ -35,20 +35,20 @@ def by_key(report: UsageResponse) -> dict[str | None, UsageGroup]:
 
 
 async def spend_on(runner: ScriptedRunner, session_id: str, at: int, update: ev.UsageUpdate) -> None:
-    """An update that the machine's clock dates `at`."""
+    """Append a usage update that the machine's clock dates `at`."""
     log = runner.logs[session_id]
     log.add(update)
     seq = log.state.seq
     entry = Entry(id=f"{session_id}:{seq}", seq=seq, role=Role.AGENT, created_at=at, content=update)
     log.items[-1] = EncodedEntry(seq, "usage_update", msgspec.Raw(encode(entry)))
     await runner.send(Events(session=session_id, entries=log.items[-1:], state=log.state))
-    await runner.until(lambda: runner.acked.get(session_id, 0) >= seq)
+    await runner.wait_until(lambda: runner.acked.get(session_id, 0) >= seq)
 
 
 async def test_tokens_and_cost_add_up_by_turn_and_model(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(
+    await runner.append(
         session_id,
         used(10, cost_usd=0.1, input_tokens=1),
         used(5, cost_usd=0.2, cache_read_tokens=7),
@@ -71,23 +71,21 @@ async def test_tokens_and_cost_add_up_by_turn_and_model(
 
 
 async def test_what_arrives_twice_is_counted_once(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
-    await runner.say(session_id, used(10))
+    await runner.append(session_id, used(10))
     log = runner.logs[session_id]
     log.add(used(1))
     for _ in range(2):
         await runner.send(Events(session=session_id, entries=[*log.items], state=log.state))
     await runner.ping()
-    await runner.until(lambda: runner.acked[session_id] == log.state.seq)
+    await runner.wait_until(lambda: runner.acked[session_id] == log.state.seq)
     await runner.ping()
     assert (await hub.usage.report(ME)).total.output_tokens == 11
 
 
-async def test_every_way_to_look_at_it_has_the_same_total(
-    hub: Hub, runner: ScriptedRunner, session_id: str
-) -> None:
+async def test_every_grouping_has_the_same_total(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     other = await create(hub, runner)
-    await runner.say(session_id, used(10, cost_usd=1.0))
-    await runner.say(other, used(4, turn="t2", cost_usd=2.0))
+    await runner.append(session_id, used(10, cost_usd=1.0))
+    await runner.append(other, used(4, turn="t2", cost_usd=2.0))
     sessions = await hub.usage.report(ME, group_by="session")
     assert [(group.key, group.output_tokens) for group in sessions.groups] == [(other, 4), (session_id, 10)]
     assert by_key(await hub.usage.report(ME, group_by="agent"))["demo"].cost_usd == 3.0
@@ -103,10 +101,10 @@ async def test_totals_survive_rewinds_cleared_histories_and_restarts(home: Path)
     hub = await Hub.open(home, OWNER_TOKEN)
     async with ScriptedRunner(hub) as runner:
         session_id = await create(hub, runner)
-        await runner.say(session_id, used(10, cost_usd=0.5))
+        await runner.append(session_id, used(10, cost_usd=0.5))
         before = await hub.usage.report(ME, group_by="session")
         files = ev.FilesRestored(status=ev.FileRestore.SKIPPED)
-        await runner.say(session_id, ev.Rewound(first_seq=1, files=files))
+        await runner.append(session_id, ev.Rewound(first_seq=1, files=files))
         await hub.store.clear_messages(ME.namespace, session_id, 0)
         assert await hub.usage.report(ME, group_by="session") == before
     await hub.close()
@@ -115,12 +113,12 @@ async def test_totals_survive_rewinds_cleared_histories_and_restarts(home: Path)
     await hub.close()
 
 
-async def test_what_a_deleted_session_spent_stays_without_its_name(
+async def test_the_usage_of_a_deleted_session_stays_without_its_id(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     other = await create(hub, runner)
     for id in (session_id, other):
-        await runner.say(id, used(10, turn=None), used(1, turn=f"of {id}"))
+        await runner.append(id, used(10, turn=None), used(1, turn=f"of {id}"))
     before = await hub.usage.report(ME)
     await hub.sessions.delete(ME, session_id)
     await hub.sessions.delete(ME, other)
@@ -134,7 +132,7 @@ async def test_what_a_deleted_session_spent_stays_without_its_name(
     assert (await hub.usage.report(ME)).total == before.total, "a late writer spends nothing"
 
 
-async def test_days_are_those_of_utc_and_both_ends_are_included(
+async def test_days_are_in_utc_and_both_ends_are_included(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     midnight = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000)
@@ -154,7 +152,7 @@ async def test_days_are_those_of_utc_and_both_ends_are_included(
     assert began == {"2026-03-03": 0, "2026-03-02": 0, "2026-03-01": 1}, "a turn over midnight is one turn"
 
 
-async def test_a_machine_whose_clock_is_wrong_spends_nothing_tomorrow(
+async def test_usage_of_a_machine_with_a_wrong_clock_is_not_dated_in_the_future(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
     for at in (2**62, -(2**62)):
@@ -165,10 +163,10 @@ async def test_a_machine_whose_clock_is_wrong_spends_nothing_tomorrow(
     assert days[0] in {str(now), str(now - timedelta(days=1))}
 
 
-async def test_absurd_numbers_neither_stop_a_log_nor_spoil_the_sums(
+async def test_absurd_numbers_neither_stop_the_log_nor_corrupt_the_sums(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(
+    await runner.append(
         session_id,
         used(-5),
         used(2**63),
@@ -185,19 +183,17 @@ async def test_absurd_numbers_neither_stop_a_log_nor_spoil_the_sums(
     assert by_key(report)["m" * 200].output_tokens == 3
 
 
-async def test_an_update_that_names_no_model_is_of_the_sessions_model(
+async def test_an_update_without_a_model_counts_for_the_sessions_model(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    await runner.say(session_id, used(1, model=None))
-    await runner.say(session_id, ev.ModeUpdate(model="opus"))
-    await runner.say(session_id, used(2, model=None))
+    await runner.append(session_id, used(1, model=None))
+    await runner.append(session_id, ev.ModeUpdate(model="opus"))
+    await runner.append(session_id, used(2, model=None))
     models = by_key(await hub.usage.report(ME, group_by="model"))
     assert {key: group.output_tokens for key, group in models.items()} == {None: 1, "opus": 2}
 
 
-async def test_what_a_conversation_used_before_it_was_adopted_is_not_counted(
-    hub: Hub, runner: ScriptedRunner
-) -> None:
+async def test_usage_before_an_import_is_not_counted(hub: Hub, runner: ScriptedRunner) -> None:
     made = runner.answers[Create]
 
     def adopted(call: Call) -> Reply | None:
@@ -220,15 +216,15 @@ async def test_what_a_conversation_used_before_it_was_adopted_is_not_counted(
     session_id = await create(hub, runner)
     assert (await hub.sessions.get(ME, session_id)).usage.output_tokens == 1000
     assert (await hub.usage.report(ME)).total.output_tokens == 0
-    await runner.say(session_id, used(1))
+    await runner.append(session_id, used(1))
     assert (await hub.usage.report(ME)).total.output_tokens == 1
 
 
-async def test_many_groups_are_cut_off_and_the_total_is_whole(
+async def test_groups_are_limited_and_the_total_is_complete(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage_module, "MAX_GROUPS", 3)
-    await runner.say(
+    await runner.append(
         session_id, *(used(n, turn=str(n), model=f"m{n}", cost_usd=float(n)) for n in range(1, 6))
     )
     turns = await hub.usage.report(ME, group_by="turn", session_id=session_id)
@@ -239,12 +235,12 @@ async def test_many_groups_are_cut_off_and_the_total_is_whole(
     assert [group.key for group in models.groups] == ["m5", "m4", "m3"], "most expensive first"
 
 
-async def test_what_cannot_be_asked_is_refused(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
+async def test_invalid_reports_are_refused(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:
     with pytest.raises(BadRequest):
         await hub.usage.report(ME, group_by="turn")
     with pytest.raises(BadRequest):
         await hub.usage.report(ME, first=date(2026, 1, 2), last=date(2026, 1, 1))
-    await runner.say(session_id, used(1))
+    await runner.append(session_id, used(1))
     foreign = caller("other")
     with pytest.raises(NotFound):
         await hub.usage.report(foreign, session_id=session_id)
@@ -255,7 +251,7 @@ async def test_the_logs_of_an_older_hub_are_counted_when_it_is_opened(home: Path
     hub = await Hub.open(home, OWNER_TOKEN)
     async with ScriptedRunner(hub) as runner:
         session_id = await create(hub, runner)
-        await runner.say(session_id, used(10, cost_usd=0.5), ev.AgentMessage(message_id="1", text="hello"))
+        await runner.append(session_id, used(10, cost_usd=0.5), ev.AgentMessage(message_id="1", text="hello"))
         before = await hub.usage.report(ME, group_by="session")
     await hub.close()
     with sqlite3.connect(home / "hub.db") as db:
@@ -274,4 +270,4 @@ async def test_a_plain_message_is_stored_without_being_read(
         raise AssertionError("this entry concerns nobody here")
 
     monkeypatch.setattr(log_rules, "decode_entry", read)
-    await runner.say(session_id, ev.AgentMessage(message_id="1", text="hello"))
+    await runner.append(session_id, ev.AgentMessage(message_id="1", text="hello"))
