@@ -76,7 +76,7 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
     if "sessions" in parts:
         found.sessions = measure_sessions(size.first_messages, size.opened, size.live)
     if "acp" in parts:
-        found.editors = measure_editors(size.greetings, size.replayed, size.rounds, size.chunk_seconds)
+        found.editors = measure_editors(size.initializations, size.replayed, size.rounds, size.chunk_seconds)
     if "droid" in parts:
         try:
             found.flood = measure_flood(size.flood, size.rounds)

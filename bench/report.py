@@ -138,7 +138,7 @@ def _editors(found: Results) -> Iterator[str]:
     yield "## Editors"
     yield ""
     rows = [
-        ("`farsteer acp`, from its start to the answer to `initialize`", f"{editors.greeting:.0f} ms"),
+        ("`farsteer acp`, from its start to the answer to `initialize`", f"{editors.initialize_ms:.0f} ms"),
         ("updates replayed by `session/load`, with a hub of its own", f"{editors.replay:,.0f}/s"),
         ("the same, joined to a hub over HTTP", f"{editors.joined:,.0f}/s"),
         (

@@ -24,8 +24,8 @@ class Scale:
     """Messages of the session that is opened."""
     live: int
     """Sessions that live at the same time."""
-    greetings: int
-    """How often an editor greets."""
+    initializations: int
+    """How often the time to `initialize` is measured."""
     replayed: int
     """Updates of the session that an editor loads."""
     chunk_seconds: float
@@ -53,7 +53,7 @@ FULL = Scale(
     first_messages=11,
     opened=100_000,
     live=200,
-    greetings=15,
+    initializations=15,
     replayed=50_000,
     chunk_seconds=20.0,
 )
@@ -69,7 +69,7 @@ QUICK = Scale(
     first_messages=3,
     opened=20_000,
     live=30,
-    greetings=5,
+    initializations=5,
     replayed=50_000,
     chunk_seconds=5.0,
 )

@@ -1,1 +1,1 @@
-"""Editors' protocol: how soon it greets, how fast a long session is replayed, what it adds to each chunk."""
+"""`farsteer acp`: time to `initialize`, speed of a replay, and delay of each chunk."""

@@ -1,4 +1,4 @@
-"""An editor's side of the wire, the same for every agent: it splits lines, looks for what it waits for, and counts."""
+"""A minimal ACP client, the same for every agent: it splits lines, counts updates and decodes only responses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, Self
 from bench import measure
 
 SECONDS = 120.0
-_CHUNK = 1024 * 1024
-_UPDATE = b'"session/update"'
+_CHUNK_BYTES = 1024 * 1024
+_UPDATE_METHOD = b'"session/update"'
 
 
 class Client:
@@ -34,34 +34,36 @@ class Client:
     def cpu(self) -> float:
         return measure.cpu_seconds([self._process.pid])
 
-    def call(self, method: str, params: dict[str, Any], each: Callable[[bytes], None] | None = None) -> Any:
-        """The result; what comes before it is counted, and given to `each`."""
+    def call(
+        self, method: str, params: dict[str, Any], on_update: Callable[[bytes], None] | None = None
+    ) -> Any:
+        """Send a request and return its result. Updates before it are counted and passed to `on_update`."""
         self._id += 1
-        self._say({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        mark = b'"id":%d,' % self._id
+        self._send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
+        marker = b'"id":%d,' % self._id
         while True:
-            for line in self._lines():
-                if _UPDATE in line:
+            for line in self._read_lines():
+                if _UPDATE_METHOD in line:
                     self.updates += 1
                     self.bytes += len(line)
-                    if each is not None:
-                        each(line)
-                elif mark in line.replace(b": ", b":"):
+                    if on_update is not None:
+                        on_update(line)
+                elif marker in line.replace(b": ", b":"):
                     answer = json.loads(line)
                     if "error" in answer:
                         raise RuntimeError(f"{method}: {answer['error']}")
                     return answer["result"]
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(message).encode() + b"\n")
         self._process.stdin.flush()
 
-    def _lines(self) -> list[bytes]:
+    def _read_lines(self) -> list[bytes]:
         assert self._process.stdout is not None
-        chunk = os.read(self._process.stdout.fileno(), _CHUNK)
+        chunk = os.read(self._process.stdout.fileno(), _CHUNK_BYTES)
         if not chunk:
-            raise RuntimeError("the agent ended")
+            raise RuntimeError("the agent exited")
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return lines
 

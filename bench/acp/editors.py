@@ -1,4 +1,4 @@
-"""What an editor waits for."""
+"""Measures what an editor waits for."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from bench.progress import say
 
 ROOT = Path(__file__).parents[2]
 RATE = 200.0
-"""Chunks a second: faster than a model speaks."""
+"""Chunks per second: more than models stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Editors:
-    greeting: float
-    """Milliseconds from the process' start to the answer to `initialize`."""
+    initialize_ms: float
+    """From the start of the process to the response to `initialize`."""
     updates: int
     replay: float
-    """Updates a second of a session that is loaded, by an agent with a hub of its own."""
+    """Updates per second that `session/load` sends, with a hub in the same process."""
     joined: float
-    """The same, by one that has joined a hub."""
+    """The same, connected to a running hub."""
     sdk: float
-    """The same, by an agent on the official Python SDK that has the history in memory."""
+    """The same, for an agent built on the official Python SDK that has the history in memory."""
     sdk_version: str
     chunks: Timing
-    """From the agent's writing a chunk to our having written it."""
+    """From the agent writing a chunk to Farsteer having written it."""
 
 
 def measure_editors(times: int, updates: int, rounds: int, seconds: float) -> Editors:
-    greeting = _greeting(times)
-    say(f"acp: initialize answered {greeting:.0f} ms after the process' start")
-    replay, joined, sdk = _replays(updates, rounds)
+    initialize_ms = _measure_initialize(times)
+    say(f"acp: initialize answered {initialize_ms:.0f} ms after the start of the process")
+    replay, joined, sdk = _measure_replays(updates, rounds)
     say(f"acp: {updates:,} updates replayed at {replay:,.0f}/s, joined {joined:,.0f}/s, SDK {sdk:,.0f}/s")
-    chunks = _chunks(int(seconds * RATE))
+    chunks = _measure_chunks(int(seconds * RATE))
     say(f"acp: a chunk passes in {chunks.p50:.2f} ms, p99 {chunks.p99:.2f} ms")
-    return Editors(greeting, updates, replay, joined, sdk, _version(), chunks)
+    return Editors(initialize_ms, updates, replay, joined, sdk, _sdk_version(), chunks)
 
 
 def _program() -> str:
@@ -56,7 +56,7 @@ def _initialize(client: Client) -> None:
     client.call("initialize", {"protocolVersion": 1, "clientCapabilities": {}})
 
 
-def _greeting(times: int) -> float:
+def _measure_initialize(times: int) -> float:
     taken: list[float] = []
     with Farsteer() as peer:
         for _ in range(times):
@@ -66,7 +66,7 @@ def _greeting(times: int) -> float:
     return measure.median(taken)
 
 
-def _replays(updates: int, rounds: int) -> tuple[float, float, float]:
+def _measure_replays(updates: int, rounds: int) -> tuple[float, float, float]:
     found: dict[str, list[float]] = {"alone": [], "joined": [], "sdk": []}
     with Farsteer() as peer:
         session, _ = asyncio.run(fill(peer.farsteer_home, updates))
@@ -88,7 +88,7 @@ def _replay(argv: list[str], home: Path, session: str, updates: int) -> float:
     with Client(argv, environment, home) as client:
         _initialize(client)
         if argv[1] == "acp":
-            client.call("session/list", {})  # the hub is open, as it is when somebody has chosen a session
+            client.call("session/list", {})  # opens the hub, as an editor does before a session is chosen
         begin = time.perf_counter()
         client.call("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
         took = time.perf_counter() - begin
@@ -97,15 +97,15 @@ def _replay(argv: list[str], home: Path, session: str, updates: int) -> float:
         return updates / took
 
 
-def _chunks(count: int) -> Timing:
-    """The agent writes the moment into each chunk; one clock, one machine."""
+def _measure_chunks(count: int) -> Timing:
+    """The agent writes the time into each chunk. Both processes read the same clock."""
     taken: list[float] = []
 
-    def arrived(line: bytes) -> None:
+    def record(line: bytes) -> None:
         now = time.monotonic_ns()
         update: dict[str, Any] = json.loads(line)["params"]["update"]
         if update["sessionUpdate"] == "agent_message_chunk":
-            taken.extend((now - int(moment)) / 1e6 for moment in update["content"]["text"].split())
+            taken.extend((now - int(sent_at)) / 1e6 for sent_at in update["content"]["text"].split())
 
     with Farsteer() as peer:
         environment = {**peer.environment(), "FARSTEER_HOME": str(peer.farsteer_home)}
@@ -115,13 +115,13 @@ def _chunks(count: int) -> Timing:
             for number in (20, count):
                 taken.clear()
                 prompt = [{"type": "text", "text": f"chunks {number} {RATE}"}]
-                client.call("session/prompt", {"sessionId": new["sessionId"], "prompt": prompt}, arrived)
+                client.call("session/prompt", {"sessionId": new["sessionId"], "prompt": prompt}, record)
     if len(taken) != count:
         raise RuntimeError(f"{len(taken)} of {count} chunks arrived")
     return timing(taken)
 
 
-def _version() -> str:
+def _sdk_version() -> str:
     from importlib.metadata import version
 
     return version("agent-client-protocol")

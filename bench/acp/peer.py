@@ -1,4 +1,7 @@
-"""An agent on the official Python SDK that replays a history: `python -m bench.acp.peer FILE`, a text a line."""
+"""An agent built on the official Python SDK that replays a history.
+
+Usage: `python -m bench.acp.peer FILE`, where each line of the file is a text as JSON.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from acp import schema
 
 
 class Replayer:
-    """Only what is asked of it here, as the SDK's examples write it."""
+    """Implements only the methods that the benchmark calls, as the examples of the SDK do."""
 
     def __init__(self, texts: list[str]) -> None:
         self._texts = texts
@@ -22,8 +25,8 @@ class Replayer:
         self._client = conn
 
     async def initialize(self, protocol_version: int, **extra: Any) -> schema.InitializeResponse:
-        can = schema.AgentCapabilities(load_session=True)
-        return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=can)
+        capabilities = schema.AgentCapabilities(load_session=True)
+        return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=capabilities)
 
     async def load_session(self, cwd: str, session_id: str, **extra: Any) -> schema.LoadSessionResponse:
         for number, text in enumerate(self._texts, 1):
