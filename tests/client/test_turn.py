@@ -171,6 +171,18 @@ async def test_deltas_that_arrive_before_the_start_are_kept() -> None:
     assert result.text == "Hello"
 
 
+async def test_a_delta_that_arrives_before_an_earlier_message_waits_for_it() -> None:
+    """As after a reconnect: deltas are live at once, stored entries are caught up with."""
+    early = Delta(message_id="m2", kind=DeltaKind.MESSAGE, text="wo", after=12)
+    client = FakeTurnClient(
+        start(), early, says("Hello ", "m1"), delta("rld", 2, "m2"), says("world", "m2"), end()
+    )
+    assert client.log[1].seq == early.after
+    updates, result = await follow(client)
+    assert [update.text for update in updates if update.text] == ["Hello ", "wo", "rld"]
+    assert result.text == "world"
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [

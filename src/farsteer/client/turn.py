@@ -246,6 +246,8 @@ class Turn:
         self._updates.append(TurnUpdate(text=text, entry=entry))
         if isinstance(content, ev.TurnEnd) and content.turn_id == self.turn_id:
             self._set_result(content.reason, content.error)
+        else:
+            self._handle_early_deltas()
 
     def _handle_entry_before_turn(self, entry: Entry) -> None:
         """While the message is queued, other turns may run, and it may be cancelled."""
@@ -253,21 +255,30 @@ class Turn:
         if isinstance(content, ev.TurnStart) and content.item_id == self.item_id:
             self.turn_id = content.turn_id
             self._updates.append(TurnUpdate(entry=entry))
-            for delta in self._early_deltas:
-                if not self._text.is_complete(delta.message_id):
-                    self._handle_delta(delta)
-            self._early_deltas.clear()
+            self._handle_early_deltas()
         elif isinstance(content, ev.QueueUpdate) and content.item_id == self.item_id:
             self._updates.append(TurnUpdate(entry=entry))
             reason = _REASONS_WITHOUT_TURN.get(content.state)
             if reason is not None:
                 self._set_result(reason, content.reason or f"the message was {content.state.value}")
 
+    def _handle_early_deltas(self) -> None:
+        """Handle the deltas that arrived before the entries they follow, as far as those entries are here now."""
+        deltas = [*self._early_deltas]
+        self._early_deltas.clear()
+        for delta in deltas:
+            if not self._text.is_complete(delta.message_id):
+                self._handle_delta(delta)
+
     def _handle_delta(self, delta: Delta) -> None:
         if self.turn_id is None:
             # Deltas are not stored and may arrive before the entry that starts their turn.
             if delta.kind is DeltaKind.MESSAGE:
                 self._early_deltas.append(delta)
+            return
+        if delta.after > self._seq:
+            # After a reconnect a delta may also arrive before an earlier message, which is being caught up with.
+            self._early_deltas.append(delta)
             return
         text = self._text.add_delta(delta) if delta.kind is DeltaKind.MESSAGE else ""
         self._updates.append(TurnUpdate(text=text, delta=delta))
