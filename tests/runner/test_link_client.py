@@ -19,7 +19,7 @@ from farsteer.runner.journal import Journal
 from farsteer.runner.link_client import LinkClient, LinkTransport
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.log import SessionLog
-from tests.runner.conftest import SESSION
+from tests.runner.harness import SESSION
 from tests.runner.scripted import SECONDS
 from tests.support.eventually import eventually
 
@@ -87,14 +87,14 @@ class LinkHarness:
         self.journal = journal
         self.log = log
         self.hub = hub
-        self.forgotten: list[str] = []
+        self.deleted: list[str] = []
         self.client = LinkClient(journal, outbox, self)
 
     async def handle(self, call: Call) -> Reply:
         return Reply(id=call.id)
 
     async def handle_welcome(self, welcome: Welcome) -> None:
-        self.forgotten += welcome.deleted
+        self.deleted += welcome.deleted
 
     async def write(self, count: int, size: int = 10) -> None:
         for _ in range(count):
@@ -122,7 +122,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[LinkHarness]:
     await journal.close()
 
 
-async def test_events_go_up_in_order_with_the_state_after_them(harness: LinkHarness) -> None:
+async def test_entries_are_sent_in_order_with_the_state_after_them(harness: LinkHarness) -> None:
     peer = await harness.hub.welcome()
     await harness.write(3)
     await harness.write(2)
@@ -130,7 +130,7 @@ async def test_events_go_up_in_order_with_the_state_after_them(harness: LinkHarn
     assert peer.seqs == [1, 2, 3, 4, 5]
 
 
-async def test_a_journal_that_is_closed_ends_the_link_and_is_no_failure_of_its_own(
+async def test_closing_the_journal_ends_the_link_and_not_the_client(
     harness: LinkHarness,
 ) -> None:
     peer = await harness.hub.welcome()
@@ -143,7 +143,7 @@ async def test_a_journal_that_is_closed_ends_the_link_and_is_no_failure_of_its_o
     assert not harness.client.connected.is_set()
 
 
-async def test_the_journal_forgets_only_what_the_hub_confirmed(harness: LinkHarness) -> None:
+async def test_the_journal_deletes_only_what_the_hub_confirmed(harness: LinkHarness) -> None:
     peer = await harness.hub.welcome()
     await harness.write(5)
     await peer.until_seq(5)
@@ -156,7 +156,7 @@ async def test_the_journal_forgets_only_what_the_hub_confirmed(harness: LinkHarn
     await eventually(confirmed)
 
 
-async def test_after_a_break_everything_unconfirmed_comes_again_and_what_was_written_meanwhile(
+async def test_a_new_link_sends_everything_unconfirmed_again_and_what_was_written_meanwhile(
     harness: LinkHarness,
 ) -> None:
     first = await harness.hub.welcome()
@@ -170,7 +170,7 @@ async def test_after_a_break_everything_unconfirmed_comes_again_and_what_was_wri
     assert second.seqs == [4, 5, 6, 7]
 
 
-async def test_a_flood_that_outgrows_memory_is_read_from_the_journal(harness: LinkHarness) -> None:
+async def test_entries_that_do_not_fit_in_memory_are_read_from_the_journal(harness: LinkHarness) -> None:
     await harness.write(3000)
     await harness.write(12, size=1_000_000)
     peer = await harness.hub.welcome()
@@ -179,7 +179,7 @@ async def test_a_flood_that_outgrows_memory_is_read_from_the_journal(harness: Li
     assert peer.seqs == list(range(1, 6013))
 
 
-async def test_the_state_comes_with_the_last_event_only(harness: LinkHarness) -> None:
+async def test_the_state_comes_with_the_last_entry_only(harness: LinkHarness) -> None:
     await harness.write(2500)
     harness.log.add(ev.TitleUpdate(title="named", by_user=True))
     await harness.log.flush()
@@ -190,7 +190,7 @@ async def test_the_state_comes_with_the_last_event_only(harness: LinkHarness) ->
     assert peer.state.title == "named"
 
 
-async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(harness: LinkHarness) -> None:
+async def test_deltas_are_not_stored_and_merge_while_the_link_is_busy(harness: LinkHarness) -> None:
     peer = await harness.hub.welcome()
     while peer.state is None:
         await peer.receive()
@@ -203,17 +203,15 @@ async def test_deltas_overtake_the_disk_and_merge_while_the_link_is_busy(harness
     assert peer.deltas == [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="abc", offset=0)]
 
 
-async def test_a_delta_that_begins_anew_is_not_merged(harness: LinkHarness) -> None:
+async def test_a_delta_that_replaces_text_is_not_merged(harness: LinkHarness) -> None:
     peer = await harness.hub.welcome()
     while peer.state is None:
         await peer.receive()
-    fragments = [
-        ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=0) for text in ("ab", "abc")
-    ]
-    harness.log.publish_deltas(fragments)
+    deltas = [ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text=text, offset=0) for text in ("ab", "abc")]
+    harness.log.publish_deltas(deltas)
     while len(peer.deltas) < 2:
         await peer.receive()
-    assert peer.deltas == fragments
+    assert peer.deltas == deltas
 
 
 async def test_deltas_without_a_link_are_dropped(harness: LinkHarness) -> None:
@@ -227,7 +225,7 @@ async def test_deltas_without_a_link_are_dropped(harness: LinkHarness) -> None:
     assert again.deltas == []
 
 
-async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(harness: LinkHarness) -> None:
+async def test_entries_that_both_sides_have_lost_are_replaced_by_notices(harness: LinkHarness) -> None:
     peer = await harness.hub.welcome({SESSION: 0})
     await harness.write(6)
     await peer.until_seq(6)
@@ -240,21 +238,21 @@ async def test_a_hub_that_was_set_back_is_told_what_is_lost_and_the_log_goes_on(
     await peer.link.close()
     peer = await harness.hub.welcome({SESSION: 2})
     await harness.write(1)
-    told: list[tuple[int, str | None]] = []
-    while not told or told[-1][0] < 7:
+    received: list[tuple[int, str | None]] = []
+    while not received or received[-1][0] < 7:
         message = await peer.receive()
         assert isinstance(message, Events)
         for item in message.entries:
             event = decode_entry(bytes(item.body)).content
             assert isinstance(event, ev.Notice)
-            told.append((item.seq, event.code))
-    assert told == [(3, "entry_lost"), (4, "entry_lost"), (5, None), (6, None), (7, None)]
+            received.append((item.seq, event.code))
+    assert received == [(3, "entry_lost"), (4, "entry_lost"), (5, None), (6, None), (7, None)]
 
 
-async def test_a_session_the_hub_does_not_have_is_forgotten(harness: LinkHarness) -> None:
+async def test_deleted_sessions_of_the_welcome_are_passed_on(harness: LinkHarness) -> None:
     await harness.hub.welcome(deleted=[SESSION])
-    await eventually(lambda: bool(harness.forgotten))
-    assert harness.forgotten == [SESSION]
+    await eventually(lambda: bool(harness.deleted))
+    assert harness.deleted == [SESSION]
 
 
 async def test_calls_are_answered_by_their_number(harness: LinkHarness) -> None:
@@ -277,14 +275,14 @@ async def test_a_memory_link_closes_both_ends() -> None:
         await there.receive()
 
 
-async def test_a_session_that_the_hub_never_heard_of_is_kept_and_not_told(harness: LinkHarness) -> None:
+async def test_a_session_of_another_hub_is_kept_and_not_sent(harness: LinkHarness) -> None:
     await harness.write(2)
     peer = await harness.hub.welcome(foreign=[SESSION])
     await harness.client.connected.wait()
     await harness.write(1)
     await peer.link.send(Call(id=1, session="", command=commands.ListConversations(agent="demo")))
-    assert isinstance(await peer.receive(), Reply), "nothing but the answer comes"
-    assert (peer.seqs, harness.forgotten) == ([], [])
+    assert isinstance(await peer.receive(), Reply), "nothing but the reply is sent"
+    assert (peer.seqs, harness.deleted) == ([], [])
     await peer.link.close()
     peer = await harness.hub.welcome({SESSION: 0})
     await peer.until_seq(3)

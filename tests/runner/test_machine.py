@@ -27,7 +27,7 @@ def test_a_machine_keeps_its_id(tmp_path: Path) -> None:
     assert machine_id(tmp_path) == first
 
 
-def test_a_torn_id_file_is_replaced(tmp_path: Path) -> None:
+def test_a_truncated_id_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "machine-id").write_text("0f9d4a52-5c")
     assert is_uuid(machine_id(tmp_path))
 
@@ -49,7 +49,7 @@ def test_a_session_that_names_no_agent_gets_the_first_preferred_one_that_is_inst
     assert preferred_agent(info, RunnerSettings(agents=("claude",))) == "demo"
 
 
-def test_settings_name_what_is_wrong_with_them(tmp_path: Path) -> None:
+def test_invalid_settings_are_refused_with_the_reason(tmp_path: Path) -> None:
     assert load_settings(tmp_path) == RunnerSettings()
     (tmp_path / "runner.toml").write_text('roots = ["/srv"]\nagents = ["codex"]\n')
     assert load_settings(tmp_path).roots == ("/srv",)
@@ -64,7 +64,7 @@ def refusal(asked: str, roots: tuple[str, ...] = ()) -> ErrorCode:
     return refused.value.code
 
 
-def test_a_directory_is_given_back_as_its_real_path(tmp_path: Path) -> None:
+def test_a_directory_is_returned_as_its_real_path(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
@@ -72,7 +72,7 @@ def test_a_directory_is_given_back_as_its_real_path(tmp_path: Path) -> None:
     assert check_directory(str(real / ".." / "real"), (str(tmp_path),)) == real
 
 
-def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert refusal(str(tmp_path / "missing")) is ErrorCode.DIRECTORY_MISSING
     assert refusal(str(tmp_path / "file")) is ErrorCode.DIRECTORY_MISSING
@@ -81,7 +81,7 @@ def test_what_is_no_directory_is_refused(tmp_path: Path) -> None:
     assert refusal(f"{tmp_path}\0") is ErrorCode.DIRECTORY_NOT_ALLOWED
 
 
-def test_no_way_leads_out_of_the_roots(tmp_path: Path) -> None:
+def test_no_path_leads_out_of_the_roots(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "inside-not"
     inside.mkdir()
     outside.mkdir()

@@ -19,14 +19,14 @@ from farsteer.runner.runner import Runner
 from farsteer.runner.session.context import ActorContext, Limits
 from farsteer.runner.session.launcher import make_plan
 from farsteer.storage.home import prepare_home
-from tests.runner.conftest import SESSION
+from tests.runner.harness import SESSION
 from tests.runner.scripted import ScriptedAdapter
 from tests.support.processes import is_alive
 
 SECONDS = 10.0
 
 
-class Leftovers:
+class Orphans:
     """Processes with a launch mark that no runner waits for."""
 
     def __init__(self) -> None:
@@ -49,28 +49,28 @@ class Leftovers:
 
 
 @pytest.fixture
-def leftovers() -> Iterator[Leftovers]:
-    leftovers = Leftovers()
-    yield leftovers
-    leftovers.close()
+def orphans() -> Iterator[Orphans]:
+    orphans = Orphans()
+    yield orphans
+    orphans.close()
 
 
 def alive(process: subprocess.Popen[bytes]) -> bool:
     return psutil.pid_exists(process.pid) and is_alive(psutil.Process(process.pid))
 
 
-def test_only_what_this_home_left_is_ended(tmp_path: Path, leftovers: Leftovers) -> None:
+def test_only_processes_of_this_home_are_killed(tmp_path: Path, orphans: Orphans) -> None:
     mine, other = prepare_home(tmp_path / "mine"), prepare_home(tmp_path / "other")
     name = home_id(mine)
-    agents = [leftovers.start(str(LaunchMark(name, number, SESSION))) for number in (1, 12)]
+    agents = [orphans.start(str(LaunchMark(name, number, SESSION))) for number in (1, 12)]
     spared = [
-        leftovers.start(str(LaunchMark(home_id(other), 1, SESSION))),
-        leftovers.start(f"{name}0:1:{SESSION}"),
-        leftovers.start(f"x{name}:1:{SESSION}"),
-        leftovers.start(f"{name}:one:{SESSION}"),
-        leftovers.start(name),
-        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH_VARIABLE}"),
-        leftovers.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH_VARIABLE}_OF"),
+        orphans.start(str(LaunchMark(home_id(other), 1, SESSION))),
+        orphans.start(f"{name}0:1:{SESSION}"),
+        orphans.start(f"x{name}:1:{SESSION}"),
+        orphans.start(f"{name}:one:{SESSION}"),
+        orphans.start(name),
+        orphans.start(str(LaunchMark(name, 1, SESSION)), name=f"MY_{LAUNCH_VARIABLE}"),
+        orphans.start(str(LaunchMark(name, 1, SESSION)), name=f"{LAUNCH_VARIABLE}_OF"),
     ]
     assert kill_orphans(mine) == 2
     assert not any(map(alive, agents)), "they are gone when it returns"
@@ -78,9 +78,9 @@ def test_only_what_this_home_left_is_ended(tmp_path: Path, leftovers: Leftovers)
     assert kill_orphans(mine) == 0
 
 
-def test_a_copy_of_a_home_is_another_home(tmp_path: Path, leftovers: Leftovers) -> None:
+def test_a_copy_of_a_home_is_another_home(tmp_path: Path, orphans: Orphans) -> None:
     home = prepare_home(tmp_path / "home")
-    agent = leftovers.start(str(LaunchMark(home_id(home), 1, SESSION)))
+    agent = orphans.start(str(LaunchMark(home_id(home), 1, SESSION)))
     shutil.copytree(home, tmp_path / "copy")
     assert kill_orphans(tmp_path / "copy") == 0
     assert alive(agent)
@@ -88,7 +88,7 @@ def test_a_copy_of_a_home_is_another_home(tmp_path: Path, leftovers: Leftovers) 
     assert kill_orphans(tmp_path / "moved") == 1
 
 
-def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_path: Path) -> None:
+def test_a_runner_that_an_agent_started_does_not_kill_itself_or_the_agent(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
     script = (
         "import sys, pathlib\nfrom farsteer.runner.orphans import kill_orphans\n"
@@ -103,9 +103,9 @@ def test_a_runner_that_an_agent_started_spares_itself_and_who_started_it(tmp_pat
     assert answer.stdout.split("\n")[:2] == ["1", "still here"]
 
 
-async def test_it_happens_before_any_session_is_taken_up(tmp_path: Path, leftovers: Leftovers) -> None:
+async def test_orphans_are_killed_when_the_runner_is_opened(tmp_path: Path, orphans: Orphans) -> None:
     home = prepare_home(tmp_path / "home")
-    agent = leftovers.start(str(LaunchMark(home_id(home), 1, SESSION)))
+    agent = orphans.start(str(LaunchMark(home_id(home), 1, SESSION)))
     runner = await Runner.open(home)
     assert not alive(agent)
     await runner.close()
@@ -123,10 +123,10 @@ def test_every_launch_has_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "h", "h:1", "h:x:s", "h:-1:s", "h:²:s"])
-def test_what_is_no_mark_is_not_taken_for_one(value: str) -> None:
+def test_other_values_are_not_parsed_as_a_mark(value: str) -> None:
     assert LaunchMark.parse(value) is None
 
 
-def test_a_mark_is_read_as_it_was_written() -> None:
+def test_a_mark_is_parsed_as_it_was_written() -> None:
     mark = LaunchMark("home.1.2", 3, "a:session:id")
     assert LaunchMark.parse(str(mark)) == mark

@@ -28,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_worktree_stands_beside_the_repository_on_its_own_branch(repository: Path) -> None:
+async def test_a_worktree_is_beside_the_repository_on_its_own_branch(repository: Path) -> None:
     worktree = await create_worktree(repository / "sub", "Fix the Login!")
     assert Path(worktree.path) == repository.parent / "project-worktrees" / "fix-the-login"
     assert (Path(worktree.path) / "a.txt").read_text() == "a"

@@ -1,4 +1,4 @@
-"""What a session promises, one actor at a time."""
+"""The promises of a session, tested with one actor."""
 
 from __future__ import annotations
 
@@ -12,57 +12,23 @@ from farsteer.agents.base import (
     DeltaEmitted,
     EventEmitted,
     Exited,
-    Prompt,
     Registered,
     TurnEnded,
 )
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Outcome
+from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.errors import AgentError, AlreadyAnswered, Conflict, ErrorCode, NotFound
 from farsteer.core.events import DeltaKind, SessionStatus, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Attachment, ItemState, QueueItem
-from farsteer.core.session import SessionSpec
-from farsteer.runner.session.actor import SessionActor
-from tests.runner.conftest import SESSION, SessionHarness
+from tests.runner.harness import SESSION, SPEC, SessionHarness, approval, item, start_session, start_turn
 from tests.runner.scripted import ScriptedLaunch
 
-SPEC = SessionSpec(id=SESSION, machine_id="m", directory="/")
 
-
-def item(name: str, text: str = "hello") -> QueueItem:
-    return QueueItem(id=name, text=text, created_at=1, local_id=f"local-{name}")
-
-
-def approval(name: str = "a") -> Approval:
-    return Approval(
-        id=name,
-        kind=ApprovalKind.PERMISSION,
-        title="run ls",
-        created_at=1,
-        options=(
-            Option(id="y", name="Allow", kind=OptionKind.ALLOW_ONCE),
-            Option(id="n", name="Reject", kind=OptionKind.REJECT_ONCE),
-        ),
-    )
-
-
-async def ready(harness: SessionHarness, **spec: object) -> tuple[SessionActor, ScriptedLaunch]:
-    actor = await harness.create(**spec)
-    await actor.execute(commands.Create(spec=SPEC))
-    return actor, await harness.adapter.launch()
-
-
-async def in_turn(harness: SessionHarness, **spec: object) -> tuple[SessionActor, ScriptedLaunch, Prompt]:
-    actor, launch = await ready(harness, **spec)
-    await actor.execute(commands.Send(item=item("1")))
-    return actor, launch, await launch.prompt()
-
-
-async def test_a_message_walks_from_queue_to_the_end_of_its_turn(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+async def test_the_events_of_a_message_from_the_queue_to_the_end_of_its_turn(harness: SessionHarness) -> None:
+    actor, launch, prompt = await start_turn(harness)
     await launch.emit(EventEmitted(event=ev.AgentMessage(message_id="m", text="hi")))
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)
@@ -76,7 +42,7 @@ async def test_a_message_walks_from_queue_to_the_end_of_its_turn(harness: Sessio
 
 
 async def test_one_process_serves_many_turns_in_the_order_of_the_messages(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     for name in "123":
         await actor.execute(commands.Send(item=item(name, f"text {name}")))
     for name in "123":
@@ -89,7 +55,7 @@ async def test_one_process_serves_many_turns_in_the_order_of_the_messages(harnes
 
 
 async def test_a_repeated_send_is_the_same_message(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await actor.execute(commands.Send(item=item("1")))
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)
@@ -98,7 +64,7 @@ async def test_a_repeated_send_is_the_same_message(harness: SessionHarness) -> N
 
 
 async def test_deltas_are_streamed_and_never_stored(harness: SessionHarness) -> None:
-    _, launch, prompt = await in_turn(harness)
+    _, launch, prompt = await start_turn(harness)
     delta = ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h", offset=0)
     await harness.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
     before = harness.out.entries[-1].seq
@@ -110,7 +76,7 @@ async def test_deltas_are_streamed_and_never_stored(harness: SessionHarness) -> 
 
 
 async def test_a_delta_says_which_entry_it_follows(harness: SessionHarness) -> None:
-    _, launch, prompt = await in_turn(harness)
+    _, launch, prompt = await start_turn(harness)
     await harness.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
     before = harness.out.entries[-1].seq
     fragment = DeltaEmitted(delta=ev.Delta(message_id="m", kind=DeltaKind.MESSAGE, text="h"))
@@ -121,17 +87,17 @@ async def test_a_delta_says_which_entry_it_follows(harness: SessionHarness) -> N
 
 
 async def test_nothing_is_published_before_it_is_in_the_journal(harness: SessionHarness) -> None:
-    _, launch, prompt = await in_turn(harness)
+    _, launch, prompt = await start_turn(harness)
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)
     stored = await harness.journal.unconfirmed(SESSION, 0)
     assert [one.seq for one in stored] == [entry.seq for entry in harness.out.entries]
 
 
-async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_first(
+async def test_an_approval_waits_for_a_person_and_a_second_answer_is_refused_with_the_first(
     harness: SessionHarness,
 ) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await launch.emit(ApprovalAsked(approval=approval()))
     await harness.out.until(ev.ApprovalRequested)
     assert actor.state.status is SessionStatus.WAITING
@@ -151,7 +117,7 @@ async def test_an_approval_waits_for_a_person_and_the_second_answer_is_told_the_
 
 
 async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(harness: SessionHarness) -> None:
-    _, launch, _ = await in_turn(harness, permission_timeout=0.02)
+    _, launch, _ = await start_turn(harness, permission_timeout=0.02)
     await launch.emit(ApprovalAsked(approval=approval()))
     await harness.out.until(ev.ApprovalResolved, outcome=Outcome.TIMED_OUT)
     _, answer = await launch.answers.get()
@@ -160,7 +126,7 @@ async def test_an_unanswered_approval_expires_as_timed_out_and_never_as_yes(harn
 
 
 async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await launch.emit(ApprovalAsked(approval=approval()))
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     await harness.out.until(ev.TurnEnd)
@@ -174,8 +140,8 @@ async def test_the_end_of_a_turn_cancels_its_open_approvals_before_it(harness: S
         )
 
 
-async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+async def test_abort_interrupts_and_the_agent_ends_the_turn(harness: SessionHarness) -> None:
+    actor, launch, prompt = await start_turn(harness)
     await actor.execute(commands.Abort())
     await launch.interrupts.get()
     await launch.finish(prompt, TurnEndReason.CANCELLED)
@@ -187,7 +153,7 @@ async def test_an_interrupt_is_asked_for_and_the_agent_ends_the_turn(harness: Se
 async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_on(
     harness: SessionHarness,
 ) -> None:
-    actor, _, _ = await in_turn(harness)
+    actor, _, _ = await start_turn(harness)
     await actor.execute(commands.Send(item=item("2", "next")))
     await actor.execute(commands.Abort())
     end = await harness.out.until(ev.TurnEnd)
@@ -199,7 +165,7 @@ async def test_an_agent_that_ignores_the_interrupt_is_ended_and_the_queue_goes_o
 
 
 async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await launch.emit(
         Registered(native_id=SESSION),
         TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.CRASHED, error="exit 137"),
@@ -216,15 +182,34 @@ async def test_a_crash_ends_the_turn_once_and_the_next_message_resumes(harness: 
 
 
 async def test_an_exit_without_the_end_of_the_turn_still_ends_it(harness: SessionHarness) -> None:
-    _, launch, _ = await in_turn(harness)
+    _, launch, _ = await start_turn(harness)
     await launch.emit(Exited(exit_code=1, reason="gone"))
     end = await harness.out.until(ev.TurnEnd)
     assert isinstance(end, ev.TurnEnd)
     assert end.reason is TurnEndReason.CRASHED
 
 
-async def test_what_a_dead_launch_says_writes_nothing(harness: SessionHarness) -> None:
-    actor, first, prompt = await in_turn(harness)
+async def test_create_is_for_a_new_session_only(harness: SessionHarness) -> None:
+    actor, _ = await start_session(harness)
+    with pytest.raises(Conflict):
+        await actor.execute(commands.Create(spec=SPEC))
+    await actor.execute(commands.Stop())
+    with pytest.raises(Conflict):
+        await actor.execute(commands.Create(spec=SPEC))
+    await actor.execute(commands.Resume())
+    assert len(harness.adapter.plans) == 2
+
+
+async def test_output_after_the_exit_in_the_same_batch_is_dropped(harness: SessionHarness) -> None:
+    _, launch, _ = await start_turn(harness)
+    late = EventEmitted(event=ev.AgentMessage(message_id="late", text="late"))
+    await launch.emit(Exited(exit_code=1, reason="gone"), late)
+    await harness.out.until(ev.LaunchEnd)
+    assert harness.out.of(ev.AgentMessage) == []
+
+
+async def test_output_of_a_dead_launch_is_dropped(harness: SessionHarness) -> None:
+    actor, first, prompt = await start_turn(harness)
     await first.emit(Exited(exit_code=1, reason="gone"))
     await harness.out.until(ev.LaunchEnd)
     await actor.execute(commands.Resume())
@@ -234,7 +219,7 @@ async def test_what_a_dead_launch_says_writes_nothing(harness: SessionHarness) -
         Registered(native_id="7924d439-b04f-4a34-8f0e-1d2f3a4b5c6d"),
         TurnEnded(turn_id=prompt.turn_id, reason=TurnEndReason.END_TURN),
     )
-    await actor.execute(commands.Configure(title="a fence"))
+    await actor.execute(commands.Configure(title="a later step"))
     assert harness.out.kinds()[before:] == ["title_update"]
     assert not actor.state.registered
 
@@ -267,7 +252,7 @@ async def test_a_failed_start_fails_the_waiting_messages_and_the_next_one_tries_
 async def test_a_message_the_agent_did_not_confirm_is_reported_and_not_sent_again(
     harness: SessionHarness, error: Exception, outcome: ItemState
 ) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     launch.send_error = error
     await actor.execute(commands.Send(item=item("1")))
     await harness.out.until(ev.QueueUpdate, item_id="1", state=outcome)
@@ -277,11 +262,11 @@ async def test_a_message_the_agent_did_not_confirm_is_reported_and_not_sent_agai
     assert launch.prompts.empty()
 
 
-async def test_a_flooding_agent_is_heard_while_it_takes_a_message_and_cannot_block_a_command(
+async def test_output_is_handled_during_a_call_and_cannot_block_a_command(
     harness: SessionHarness,
 ) -> None:
-    """The answer to a call may stand behind any amount of output."""
-    actor, launch, prompt = await in_turn(harness)
+    """An agent may write any amount of output before it answers a call."""
+    actor, launch, prompt = await start_turn(harness)
     flood = asyncio.create_task(_flood(launch, 50))
     launch.answers_after = flood
     await actor.execute(commands.Abort())
@@ -297,7 +282,7 @@ async def _flood(launch: ScriptedLaunch, batches: int) -> None:
 
 
 async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     launch.ends_in_send = TurnEndReason.END_TURN
     await actor.execute(commands.Send(item=item("1")))
     await harness.out.until(ev.TurnEnd)
@@ -307,8 +292,8 @@ async def test_a_turn_that_ends_before_its_hand_over_returns_was_delivered(harne
     assert actor.state.queue == ()
 
 
-async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+async def test_a_crash_during_the_hand_over_gives_an_unknown_outcome(harness: SessionHarness) -> None:
+    actor, launch = await start_session(harness)
     launch.ends_in_send = TurnEndReason.CRASHED
     await actor.execute(commands.Send(item=item("1")))
     await harness.out.until(ev.QueueUpdate, item_id="1", state=ItemState.UNKNOWN)
@@ -319,8 +304,8 @@ async def test_a_crash_in_the_hand_over_leaves_the_fate_unknown(harness: Session
     assert states == [ItemState.QUEUED, ItemState.UNKNOWN]
 
 
-async def test_cancel_takes_a_waiting_message_and_refuses_a_delivered_one(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+async def test_cancel_removes_a_waiting_message_and_refuses_a_delivered_one(harness: SessionHarness) -> None:
+    actor, launch, prompt = await start_turn(harness)
     await actor.execute(commands.Send(item=item("2")))
     await actor.execute(commands.Cancel(item_id="2"))
     await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
@@ -342,7 +327,7 @@ async def test_a_message_sent_while_starting_is_delivered_once(harness: SessionH
     assert launch.prompts.empty()
 
 
-async def test_abort_while_starting_takes_the_message_back(harness: SessionHarness) -> None:
+async def test_abort_while_starting_cancels_the_message(harness: SessionHarness) -> None:
     harness.adapter.gate.clear()
     actor = await harness.create()
     await actor.execute(commands.Send(item=item("1")))
@@ -369,7 +354,7 @@ async def test_stop_while_starting_leaves_no_launch(harness: SessionHarness) -> 
 async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_session(
     harness: SessionHarness,
 ) -> None:
-    actor, launch, _ = await in_turn(harness)
+    actor, launch, _ = await start_turn(harness)
     await actor.execute(commands.Send(item=item("2")))
     await actor.execute(commands.Stop())
     assert launch.gone
@@ -382,10 +367,10 @@ async def test_stop_ends_the_turn_the_queue_and_the_process_and_keeps_the_sessio
     assert actor.state.status is SessionStatus.IDLE
 
 
-async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(
+async def test_a_live_mode_is_set_at_once_and_any_other_change_restarts_after_the_turn(
     harness: SessionHarness,
 ) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await actor.execute(commands.Configure(permission_mode=PermissionMode.YOLO, model="large"))
     assert launch.modes == [PermissionMode.YOLO]
     assert not launch.gone
@@ -398,17 +383,17 @@ async def test_a_live_mode_is_set_and_an_unlive_model_restarts_after_the_turn(
 
 
 async def test_the_same_configuration_again_changes_nothing(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await actor.execute(commands.Configure(permission_mode=PermissionMode.DEFAULT))
     assert launch.modes == []
     assert harness.out.of(ev.ModeUpdate) == []
 
 
-async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
+async def test_after_a_kill_during_a_turn_the_turn_is_lost_and_nothing_runs_twice(
     harness: SessionHarness,
 ) -> None:
-    """The state in the journal is all that a killed runner leaves."""
-    actor, launch, _ = await in_turn(harness)
+    """A killed runner leaves only what is in the journal."""
+    actor, launch, _ = await start_turn(harness)
     await launch.emit(Registered(native_id=SESSION), ApprovalAsked(approval=approval()))
     await actor.execute(commands.Send(item=item("2", "waiting")))
     await harness.out.until(ev.ApprovalRequested)
@@ -433,7 +418,7 @@ async def test_after_a_kill_in_mid_turn_the_turn_is_lost_and_nothing_runs_twice(
 
 async def test_attachments_reach_the_agent_and_only_their_names_the_log(harness: SessionHarness) -> None:
     picture = Attachment(name="a.png", mime_type="image/png", data="aGVsbG8=", size=5)
-    actor, launch, _ = await in_turn(harness)
+    actor, launch, _ = await start_turn(harness)
     await actor.execute(
         commands.Send(item=QueueItem(id="2", text="look", created_at=1, attachments=(picture,)))
     )
@@ -454,7 +439,7 @@ async def test_attachments_reach_the_agent_and_only_their_names_the_log(harness:
 
 
 async def test_a_closing_session_refuses_commands(harness: SessionHarness) -> None:
-    actor, _ = await ready(harness)
+    actor, _ = await start_session(harness)
     await actor.execute(commands.Delete())
     with pytest.raises(Conflict) as refused:
         await actor.execute(commands.Send(item=item("1")))

@@ -1,4 +1,4 @@
-"""What an agent has streamed of an unfinished message survives the runner, once, and costs little."""
+"""The streamed text of an unfinished message survives a kill of the runner, and costs few writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from farsteer.runner.session import drafts as drafts_module
 from farsteer.runner.session import log as log_module
 from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, Drafts, assemble_drafts
 from farsteer.runner.session.log import SessionLog
-from tests.runner.conftest import SESSION, SessionHarness
+from tests.runner.harness import SESSION, SessionHarness
 from tests.runner.scripted import CountingJournal, Recorder
 from tests.support.eventually import eventually
 
@@ -34,10 +34,10 @@ def delta(text: str, offset: int = 0, key: DraftKey = MESSAGE) -> Delta:
     return Delta(message_id=key.message_id, kind=key.kind, text=text, offset=offset)
 
 
-# -- what is kept
+# -- in memory
 
 
-def test_fragments_in_a_row_are_one_piece_and_are_taken_once() -> None:
+def test_deltas_that_continue_each_other_are_merged_and_returned_once() -> None:
     drafts = Drafts()
     drafts.add([delta("Hel"), delta("lo", 3), delta("hm", 0, THOUGHT), delta(", you", 5)])
     assert drafts.has_unsaved
@@ -48,22 +48,22 @@ def test_fragments_in_a_row_are_one_piece_and_are_taken_once() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.text(min_size=1, max_size=4), st.booleans())))
-def test_the_journal_s_pieces_make_the_text_that_was_streamed(
-    fragments: list[tuple[int, str, bool]],
+def test_the_stored_deltas_give_the_streamed_text(
+    deltas: list[tuple[int, str, bool]],
 ) -> None:
-    """Also when the agent takes back a part of it; what comes after a gap is left out."""
-    drafts, pieces, text = Drafts(), list[DraftDelta](), ""
-    for offset, more, saves in fragments:
+    """Also when the agent replaces a part of it. Text after a gap is left out."""
+    drafts, stored, text = Drafts(), list[DraftDelta](), ""
+    for offset, more, saves in deltas:
         drafts.add([delta(more, offset)])
         if offset <= len(text):
             text = text[:offset] + more
         if saves:
-            pieces += drafts.pop_unsaved()
-    pieces += drafts.pop_unsaved()
-    assert assemble_drafts(pieces) == ((Draft(MESSAGE, text),) if text else ())
+            stored += drafts.pop_unsaved()
+    stored += drafts.pop_unsaved()
+    assert assemble_drafts(stored) == ((Draft(MESSAGE, text),) if text else ())
 
 
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drafts_module, "_MAX_CHARS", 10)
     monkeypatch.setattr(drafts_module, "_MAX_OPEN", 3)
     drafts = Drafts()
@@ -72,10 +72,10 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     drafts.finish(ev.AgentMessage(message_id="m", text="all of it"))
     for name in "abcd":
         drafts.add([delta(name, 0, DraftKey(DeltaKind.MESSAGE, name))])
-    assert [piece.text for piece in drafts.pop_unsaved()] == ["a", "b"], "the thought is still open"
+    assert [delta.text for delta in drafts.pop_unsaved()] == ["a", "b"], "the thought is still open"
 
 
-def test_a_finished_message_has_no_draft_and_a_late_fragment_begins_none() -> None:
+def test_a_finished_message_has_no_draft_and_a_late_delta_begins_none() -> None:
     drafts = Drafts()
     drafts.add([delta("Hel"), delta("hm", 0, THOUGHT)])
     assert drafts.finish(ev.AgentMessage(message_id="m", text="Hello")) == [], "the journal has nothing of it"
@@ -85,23 +85,23 @@ def test_a_finished_message_has_no_draft_and_a_late_fragment_begins_none() -> No
     assert drafts.finish(ev.AgentThought(message_id="t", text="hm!")) == [THOUGHT]
 
 
-def test_what_a_tool_prints_is_no_draft() -> None:
+def test_the_output_of_tools_is_not_drafted() -> None:
     drafts = Drafts()
     drafts.add([delta("output", 0, DraftKey(DeltaKind.TOOL_OUTPUT, "c"))])
     assert not drafts.has_unsaved
 
 
-# -- how it is written
+# -- in the journal
 
 
-class Desk:
-    """A log inside a turn."""
+class LogHarness:
+    """A log within a turn."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
-        self.disk = CountingJournal(journal, writable=True)
+        self.counted = CountingJournal(journal, writable=True)
         self.out = Recorder()
-        self.log = SessionLog(STATE, self.disk, self.out)
+        self.log = SessionLog(STATE, self.counted, self.out)
 
     async def drafts(self) -> list[str]:
         (stored,) = await self.journal.load()
@@ -113,140 +113,144 @@ class Desk:
 
         await eventually(seen)
 
-    async def say(self, event: ev.SessionEvent) -> None:
+    async def log_event(self, event: ev.SessionEvent) -> None:
         self.log.add(event)
         await self.log.flush()
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def log_harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LogHarness]:
     monkeypatch.setattr(log_module, "_DRAFT_DELAY", 0.01)
     journal = await Journal.open(tmp_path / "runner.db")
     await journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
-    desk = Desk(journal)
-    await desk.say(ev.TurnStart(turn_id="turn"))
-    desk.disk.appends = 0
-    yield desk
-    desk.disk.writable.set()
-    await desk.log.close()
+    log_harness = LogHarness(journal)
+    await log_harness.log_event(ev.TurnStart(turn_id="turn"))
+    log_harness.counted.appends = 0
+    yield log_harness
+    log_harness.counted.writable.set()
+    await log_harness.log.close()
     await journal.close()
 
 
-async def test_many_fragments_are_one_write_and_the_next_waits(desk: Desk) -> None:
+async def test_many_deltas_are_one_write_and_the_next_write_waits(log_harness: LogHarness) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     for n in range(100):
-        desk.log.publish_deltas([delta(str(n % 10), n)])
-    await desk.until_stored("0123456789" * 10)
-    desk.log.publish_deltas([delta("!", 100)])
-    await desk.until_stored("0123456789" * 10 + "!")
+        log_harness.log.publish_deltas([delta(str(n % 10), n)])
+    await log_harness.until_stored("0123456789" * 10)
+    log_harness.log.publish_deltas([delta("!", 100)])
+    await log_harness.until_stored("0123456789" * 10 + "!")
     assert loop.time() - begun >= log_module._DRAFT_INTERVAL
-    assert desk.disk.appends == 2
-    assert desk.log._draft_timer is None, "nothing streams: no timer runs"
+    assert log_harness.counted.appends == 2
+    assert log_harness.log._draft_timer is None, "no timer runs while nothing is streamed"
 
 
-async def test_a_draft_goes_along_with_any_other_commit(desk: Desk) -> None:
-    desk.log.publish_deltas([delta("Hel")])
-    await desk.say(ev.TitleUpdate(title="x"))
-    assert await desk.drafts() == ["Hel"]
-    await eventually(lambda: desk.log._draft_timer is None)
-    assert desk.disk.appends == 1
+async def test_a_draft_is_part_of_any_other_commit(log_harness: LogHarness) -> None:
+    log_harness.log.publish_deltas([delta("Hel")])
+    await log_harness.log_event(ev.TitleUpdate(title="x"))
+    assert await log_harness.drafts() == ["Hel"]
+    await eventually(lambda: log_harness.log._draft_timer is None)
+    assert log_harness.counted.appends == 1
 
 
 async def test_a_short_message_is_never_written_for_its_draft(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    log_harness: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "CONFIRM_SECONDS", 60)
-    desk.log.publish_deltas([delta("Hel")])
-    await desk.say(ev.AgentMessage(message_id="m", text="Hello"))
-    await eventually(lambda: desk.log._draft_timer is None)
-    assert desk.disk.appends == 0
-    assert [entry.content for entry in desk.out.entries][1:] == [
+    log_harness.log.publish_deltas([delta("Hel")])
+    await log_harness.log_event(ev.AgentMessage(message_id="m", text="Hello"))
+    await eventually(lambda: log_harness.log._draft_timer is None)
+    assert log_harness.counted.appends == 0
+    assert [entry.content for entry in log_harness.out.entries][1:] == [
         ev.AgentMessage(message_id="m", text="Hello")
     ]
 
 
-async def test_a_finished_message_takes_its_draft_s_place_in_one_commit_before_anybody_hears_of_it(
-    desk: Desk,
+async def test_a_finished_message_replaces_its_draft_in_one_commit_before_it_is_published(
+    log_harness: LogHarness,
 ) -> None:
-    desk.log.publish_deltas([delta("Hel")])
-    await desk.until_stored("Hel")
-    desk.disk.writable.clear()
-    saying = asyncio.ensure_future(desk.say(ev.AgentMessage(message_id="m", text="Hello")))
-    await eventually(lambda: desk.disk.appends == 2)
-    assert len(desk.out.entries) == 1
-    assert await desk.drafts() == ["Hel"]
-    desk.disk.writable.set()
-    await saying
-    assert await desk.drafts() == []
-    assert [item.seq for item in await desk.journal.unconfirmed(SESSION, 1)] == [2]
-    assert len(desk.out.entries) == 2
+    log_harness.log.publish_deltas([delta("Hel")])
+    await log_harness.until_stored("Hel")
+    log_harness.counted.writable.clear()
+    logging = asyncio.ensure_future(log_harness.log_event(ev.AgentMessage(message_id="m", text="Hello")))
+    await eventually(lambda: log_harness.counted.appends == 2)
+    assert len(log_harness.out.entries) == 1
+    assert await log_harness.drafts() == ["Hel"]
+    log_harness.counted.writable.set()
+    await logging
+    assert await log_harness.drafts() == []
+    assert [item.seq for item in await log_harness.journal.unconfirmed(SESSION, 1)] == [2]
+    assert len(log_harness.out.entries) == 2
 
 
-async def test_a_message_that_is_finished_while_its_draft_is_being_written_leaves_none(desk: Desk) -> None:
-    desk.disk.writable.clear()
-    desk.log.publish_deltas([delta("Hel")])
-    await eventually(lambda: desk.disk.appends == 1)
-    saying = asyncio.ensure_future(desk.say(ev.AgentMessage(message_id="m", text="Hello")))
-    desk.disk.writable.set()
-    await saying
-    assert await desk.drafts() == []
-    assert [item.seq for item in await desk.journal.unconfirmed(SESSION, 1)] == [2]
+async def test_a_message_that_is_finished_while_its_draft_is_being_written_leaves_none(
+    log_harness: LogHarness,
+) -> None:
+    log_harness.counted.writable.clear()
+    log_harness.log.publish_deltas([delta("Hel")])
+    await eventually(lambda: log_harness.counted.appends == 1)
+    logging = asyncio.ensure_future(log_harness.log_event(ev.AgentMessage(message_id="m", text="Hello")))
+    log_harness.counted.writable.set()
+    await logging
+    assert await log_harness.drafts() == []
+    assert [item.seq for item in await log_harness.journal.unconfirmed(SESSION, 1)] == [2]
 
 
-async def test_what_was_added_and_not_yet_flushed_keeps_its_draft(desk: Desk) -> None:
-    """A commit in between must not forget the draft: the message itself is not in it."""
-    desk.log.publish_deltas([delta("Hel")])
-    await desk.until_stored("Hel")
-    desk.log.add(ev.AgentMessage(message_id="m", text="Hello"))
-    await desk.log._save()
-    assert await desk.drafts() == ["Hel"]
-    await desk.log.flush()
-    assert await desk.drafts() == []
+async def test_a_message_that_is_not_flushed_keeps_its_draft(log_harness: LogHarness) -> None:
+    """A commit in between must not delete the draft, because it does not contain the message."""
+    log_harness.log.publish_deltas([delta("Hel")])
+    await log_harness.until_stored("Hel")
+    log_harness.log.add(ev.AgentMessage(message_id="m", text="Hello"))
+    await log_harness.log._save()
+    assert await log_harness.drafts() == ["Hel"]
+    await log_harness.log.flush()
+    assert await log_harness.drafts() == []
 
 
-async def test_a_commit_that_waits_for_another_takes_its_whole_state_along(desk: Desk) -> None:
-    """Otherwise the journal could hold events that its state does not know of."""
-    desk.disk.writable.clear()
-    desk.log.publish_deltas([delta("Hel")])
-    await eventually(lambda: desk.disk.appends == 1)
-    waiting = asyncio.ensure_future(desk.log._save())
+async def test_a_commit_that_waits_for_another_contains_the_latest_state(log_harness: LogHarness) -> None:
+    """Otherwise the journal could hold entries that are newer than its state."""
+    log_harness.counted.writable.clear()
+    log_harness.log.publish_deltas([delta("Hel")])
+    await eventually(lambda: log_harness.counted.appends == 1)
+    waiting = asyncio.ensure_future(log_harness.log._save())
     await asyncio.sleep(0)
-    saying = asyncio.ensure_future(desk.say(ev.TitleUpdate(title="x")))
+    logging = asyncio.ensure_future(log_harness.log_event(ev.TitleUpdate(title="x")))
     await asyncio.sleep(0)
-    desk.disk.writable.set()
+    log_harness.counted.writable.set()
     await waiting
-    (stored,) = await desk.journal.load()
-    outbox = await desk.journal.unconfirmed(SESSION, 0)
+    (stored,) = await log_harness.journal.load()
+    outbox = await log_harness.journal.unconfirmed(SESSION, 0)
     assert stored.state.seq == outbox[-1].seq
     assert stored.state.title == "x"
-    await saying
+    await logging
 
 
-async def test_the_end_of_the_turn_forgets_every_draft_and_between_turns_none_is_kept(desk: Desk) -> None:
-    desk.log.publish_deltas([delta("Hel"), delta("hm", 0, THOUGHT)])
-    await desk.until_stored("Hel", "hm")
-    await desk.say(ev.TurnEnd(turn_id="turn", reason=TurnEndReason.END_TURN))
-    assert await desk.drafts() == []
-    desk.log.publish_deltas([delta("late")])
-    assert desk.log._draft_timer is None
+async def test_the_end_of_the_turn_deletes_every_draft_and_none_is_kept_between_turns(
+    log_harness: LogHarness,
+) -> None:
+    log_harness.log.publish_deltas([delta("Hel"), delta("hm", 0, THOUGHT)])
+    await log_harness.until_stored("Hel", "hm")
+    await log_harness.log_event(ev.TurnEnd(turn_id="turn", reason=TurnEndReason.END_TURN))
+    assert await log_harness.drafts() == []
+    log_harness.log.publish_deltas([delta("late")])
+    assert log_harness.log._draft_timer is None
 
 
-async def test_a_deleted_session_leaves_no_draft(desk: Desk) -> None:
-    desk.log.publish_deltas([delta("Hel")])
-    await desk.until_stored("Hel")
-    await desk.journal.delete_session(SESSION)
-    await desk.journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
-    assert await desk.drafts() == []
+async def test_a_deleted_session_leaves_no_draft(log_harness: LogHarness) -> None:
+    log_harness.log.publish_deltas([delta("Hel")])
+    await log_harness.until_stored("Hel")
+    await log_harness.journal.delete_session(SESSION)
+    await log_harness.journal.create_session(SessionSpec(id=SESSION, machine_id="m", directory="/"), STATE)
+    assert await log_harness.drafts() == []
 
 
-# -- what becomes of it
+# -- after a kill
 
 
-async def test_after_a_kill_what_was_streamed_stands_before_the_end_of_the_lost_turn_once(
+async def test_after_a_kill_the_drafts_are_logged_once_before_the_end_of_the_lost_turn(
     harness: SessionHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state in the journal is all that a killed runner leaves."""
+    """A killed runner leaves only what is in the journal."""
     monkeypatch.setattr(log_module, "_DRAFT_DELAY", 0.01)
     actor = await harness.create()
     await actor.execute(commands.Send(item=QueueItem(id="1", text="hi", created_at=1)))

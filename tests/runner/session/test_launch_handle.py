@@ -10,7 +10,7 @@ from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.runner.session.context import Limits
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStopped, Mailbox
-from tests.runner.conftest import SESSION
+from tests.runner.harness import SESSION
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 
 

@@ -1,4 +1,4 @@
-"""A session's process: started in advance unseen, renewed once for many changes, set right once."""
+"""The process of a session: prewarming, restarts after a change of configuration, and recovery."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import ReasoningEffort
 from farsteer.core.queue import ItemState
-from tests.runner.conftest import SessionHarness
+from tests.runner.harness import SessionHarness, item, start_session, start_turn
 from tests.runner.scripted import ScriptedLaunch
-from tests.runner.session.test_actor import in_turn, item, ready
 from tests.support.eventually import eventually
 
 
@@ -24,16 +23,16 @@ async def crash(harness: SessionHarness, launch: ScriptedLaunch) -> None:
     await harness.out.until(ev.LaunchEnd)
 
 
-async def test_after_a_crash_the_next_process_is_there_before_it_is_needed_and_nobody_sees_it(
+async def test_after_a_crash_a_process_is_prewarmed_and_clients_do_not_see_it(
     harness: SessionHarness,
 ) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await launch.emit(Registered(native_id="n"))
     await crash(harness, launch)
     seen = len(harness.out.entries)
     prewarmed = await harness.adapter.launch()
     assert prewarmed.plan.decision.start is LaunchMode.RESUME
-    await prewarmed.emit(EventEmitted(ev.Notice(text="hello from the prewarmed one")))
+    await prewarmed.emit(EventEmitted(ev.Notice(text="hello from the prewarmed process")))
     assert len(harness.out.entries) == seen
     assert actor.state.status is SessionStatus.STOPPED
     await actor.execute(commands.Send(item=item("1")))
@@ -46,7 +45,7 @@ async def test_after_a_crash_the_next_process_is_there_before_it_is_needed_and_n
 async def test_prewarming_is_given_up_after_repeated_failures_and_a_message_tries_again(
     harness: SessionHarness,
 ) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     harness.adapter.start_error = AgentError("broken")
     await crash(harness, launch)
     seen = len(harness.out.entries)
@@ -60,7 +59,7 @@ async def test_prewarming_is_given_up_after_repeated_failures_and_a_message_trie
 
 
 async def test_a_prewarmed_process_registers_nothing_before_it_is_used(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await crash(harness, launch)
     prewarmed = await harness.adapter.launch()
     await prewarmed.emit(Registered(native_id="n"))
@@ -71,39 +70,39 @@ async def test_a_prewarmed_process_registers_nothing_before_it_is_used(harness: 
 
 
 async def test_a_burst_of_changes_restarts_once_and_an_equal_one_never(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     for effort in ReasoningEffort:
         await actor.execute(commands.Configure(effort=effort))
     await harness.out.until(ev.LaunchEnd)
-    renewed = await harness.adapter.launch()
-    assert renewed.plan.effort is list(ReasoningEffort)[-1]
+    restarted = await harness.adapter.launch()
+    assert restarted.plan.effort is list(ReasoningEffort)[-1]
     await actor.execute(commands.Configure(effort=list(ReasoningEffort)[-1]))
     await actor.execute(commands.Send(item=item("1")))
-    await renewed.prompt()
+    await restarted.prompt()
     assert len(harness.adapter.plans) == 2
     assert launch.gone
 
 
 async def test_a_turn_ends_with_the_configuration_it_began_with(harness: SessionHarness) -> None:
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await actor.execute(commands.Configure(effort=ReasoningEffort.HIGH))
     await actor.execute(commands.Send(item=item("2")))
     await launch.finish(prompt)
-    renewed = await harness.adapter.launch()
-    assert (await renewed.prompt()).text == "hello"
-    assert renewed.plan.effort is ReasoningEffort.HIGH
+    restarted = await harness.adapter.launch()
+    assert (await restarted.prompt()).text == "hello"
+    assert restarted.plan.effort is ReasoningEffort.HIGH
     assert len(harness.adapter.plans) == 2
 
 
 async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(harness: SessionHarness) -> None:
     harness.limits = msgspec.structs.replace(harness.limits, prewarm_delay=0.2)
-    actor, _ = await ready(harness)
+    actor, _ = await start_session(harness)
     await actor.execute(commands.Configure(effort=ReasoningEffort.HIGH))
     await actor.execute(commands.Send(item=item("1")))
-    renewed = await harness.adapter.launch()
-    await renewed.prompt()
+    restarted = await harness.adapter.launch()
+    await restarted.prompt()
     with pytest.raises(TimeoutError):
-        await eventually(lambda: renewed.gone, 0.4)
+        await eventually(lambda: restarted.gone, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -113,10 +112,10 @@ async def test_a_message_right_after_a_change_is_not_killed_by_the_old_timer(har
         (ErrorCode.CONVERSATION_MISSING, True, LaunchMode.CREATE),
     ],
 )
-async def test_an_agent_that_knows_better_sets_our_row_right_once(
+async def test_the_launch_row_is_corrected_when_the_agent_contradicts_it(
     harness: SessionHarness, code: ErrorCode, registered: bool, then: LaunchMode
 ) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     if registered:
         await launch.emit(Registered(native_id=actor.state.id))
     await actor.execute(commands.Stop())
@@ -129,8 +128,8 @@ async def test_an_agent_that_knows_better_sets_our_row_right_once(
     assert (actor.state.id, actor.state.native_id) == (session, native)
 
 
-async def test_what_cannot_be_set_right_fails_after_one_more_try(harness: SessionHarness) -> None:
-    actor, _ = await ready(harness)
+async def test_a_start_that_cannot_be_recovered_fails_after_one_retry(harness: SessionHarness) -> None:
+    actor, _ = await start_session(harness)
     await actor.execute(commands.Stop())
     gone: list[Exception] = [AgentError("no", code=ErrorCode.CONVERSATION_IN_USE) for _ in range(9)]
     harness.adapter.start_errors = gone
@@ -140,9 +139,9 @@ async def test_what_cannot_be_set_right_fails_after_one_more_try(harness: Sessio
     assert actor.state.status is SessionStatus.FAILED
 
 
-async def test_an_id_that_the_agent_chose_itself_is_recorded_and_resumed(harness: SessionHarness) -> None:
+async def test_an_id_that_the_agent_chose_is_recorded_and_resumed(harness: SessionHarness) -> None:
     harness.adapter.reported_id = "another-name"
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await launch.emit(Registered(native_id="another-name"))
     await actor.execute(commands.Stop())
     await actor.execute(commands.Resume())
@@ -151,7 +150,7 @@ async def test_an_id_that_the_agent_chose_itself_is_recorded_and_resumed(harness
 
 
 async def test_stop_ends_a_prewarmed_process_too(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await crash(harness, launch)
     prewarmed = await harness.adapter.launch()
     await actor.execute(commands.Stop())
@@ -159,9 +158,9 @@ async def test_stop_ends_a_prewarmed_process_too(harness: SessionHarness) -> Non
     assert len(harness.out.of(ev.LaunchEnd)) == 1
 
 
-async def test_a_prewarmed_process_that_nobody_needs_is_not_kept_for_ever(harness: SessionHarness) -> None:
+async def test_a_prewarmed_process_that_is_not_needed_is_stopped(harness: SessionHarness) -> None:
     harness.limits = msgspec.structs.replace(harness.limits, prewarm_keep=0.05)
-    actor, launch = await ready(harness)
+    actor, launch = await start_session(harness)
     await crash(harness, launch)
     prewarmed = await harness.adapter.launch()
     await eventually(lambda: prewarmed.gone)

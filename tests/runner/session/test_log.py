@@ -1,4 +1,4 @@
-"""A session's log at its source: what is on which disk before anybody hears of it."""
+"""What the log commits before it publishes, and what it publishes before it commits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal
-from farsteer.runner.session.log import CONFIRM_SECONDS, SessionLog
-from tests.runner.conftest import SESSION
+from farsteer.runner.session.log import CONFIRM_SECONDS, PrivateState, SessionLog
+from tests.runner.harness import SESSION
 from tests.runner.scripted import CountingJournal, Recorder
 from tests.support.eventually import eventually
 
@@ -32,7 +33,7 @@ async def saved(journal: Journal) -> list[int]:
     return [item.seq for item in await journal.unconfirmed(SESSION, 0)]
 
 
-async def test_what_an_agent_says_goes_up_at_once_and_into_the_journal_if_it_is_not_confirmed(
+async def test_plain_output_is_published_at_once_and_saved_if_it_is_not_confirmed(
     journal: Journal,
 ) -> None:
     disk, out = CountingJournal(journal), Recorder()
@@ -53,7 +54,7 @@ async def test_what_an_agent_says_goes_up_at_once_and_into_the_journal_if_it_is_
     await log.close()
 
 
-async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_number_along(
+async def test_confirmed_output_is_never_saved_and_the_next_change_is_saved_with_its_number(
     journal: Journal,
 ) -> None:
     log = SessionLog(STATE, journal, Recorder())
@@ -68,7 +69,7 @@ async def test_what_is_confirmed_is_never_written_and_the_next_change_takes_its_
     await log.close()
 
 
-async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(journal: Journal) -> None:
+async def test_a_stream_that_the_hub_keeps_confirming_is_never_saved(journal: Journal) -> None:
     disk = CountingJournal(journal)
     log = SessionLog(STATE, disk, Recorder())
     loop = asyncio.get_running_loop()
@@ -76,7 +77,7 @@ async def test_a_stream_that_the_hub_keeps_confirming_costs_the_journal_nothing(
     while loop.time() < end:
         log.add(ev.AgentMessage(message_id="m", text="hi"))
         await log.flush()
-        # Always one on its way, none of them old.
+        # There is always an unconfirmed entry, but never an old one.
         await asyncio.sleep(CONFIRM_SECONDS / 10)
         log.confirm(log.state.seq)
     assert disk.appends == 0
@@ -104,7 +105,7 @@ async def test_unconfirmed_output_is_bounded(journal: Journal) -> None:
         ev.TitleUpdate(title="x"),
     ],
 )
-async def test_what_decides_the_next_step_is_in_the_journal_first(
+async def test_a_change_of_the_state_is_saved_before_it_is_published(
     journal: Journal, event: ev.SessionEvent
 ) -> None:
     disk, out = CountingJournal(journal), Recorder()
@@ -121,7 +122,7 @@ async def test_what_decides_the_next_step_is_in_the_journal_first(
     assert await saved(journal) == [1, 2]
 
 
-async def test_a_log_goes_on_behind_what_the_hub_holds(journal: Journal) -> None:
+async def test_a_log_continues_after_the_last_entry_of_the_hub(journal: Journal) -> None:
     out = Recorder()
     log = SessionLog(STATE, journal, out)
     log.catch_up(7)
@@ -132,3 +133,38 @@ async def test_a_log_goes_on_behind_what_the_hub_holds(journal: Journal) -> None
     await log.close()
     (stored,) = await journal.load()
     assert stored.state.seq == 8
+
+
+PRIVATE_CHANGES: list[PrivateState] = [
+    {"native_id": "n"}, {"registered": True}, {"generation": 7}, {"fork_of": "f"}, {"cut_at": "c"},
+    {"left_behind": ("a", "b")},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", PRIVATE_CHANGES, ids=lambda changes: next(iter(changes)))
+async def test_private_state_is_committed_and_published_without_an_entry(
+    journal: Journal, changes: PrivateState
+) -> None:
+    out = Recorder()
+    log = SessionLog(STATE, journal, out)
+    log.update_private_state(**changes)
+    await log.flush()
+    (stored,) = await journal.load()
+    assert stored.state == log.state == replace(STATE, **changes)
+    assert (out.entries, out.states) == ([], [log.state])
+    await log.close()
+
+
+def test_every_private_field_is_tested() -> None:
+    tested = {name for changes in PRIVATE_CHANGES for name in changes}
+    assert tested == set(PrivateState.__annotations__)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(SessionState.__struct_fields__) - set(PrivateState.__annotations__))
+)
+async def test_all_other_state_is_changed_by_events_only(journal: Journal, name: str) -> None:
+    log = SessionLog(STATE, journal, Recorder())
+    with pytest.raises(TypeError, match=name):
+        log.update_private_state(**{name: getattr(STATE, name)})
+    assert log.state is STATE

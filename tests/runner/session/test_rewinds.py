@@ -1,4 +1,4 @@
-"""Going back: the turn ends, files go back, the process ends, and then one event says so."""
+"""Rewinding: the turn ends, files are restored, the process ends, and then one event is logged."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from farsteer.core.events import FileRestore, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
 from farsteer.runner.session.actor import SessionActor
-from tests.runner.conftest import SessionHarness
+from tests.runner.harness import SessionHarness, item, start_session, start_turn
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
-from tests.runner.session.test_actor import in_turn, item, ready
 
 
 class Rewindable(ScriptedAdapter):
     capabilities = Capabilities(caller_chosen_id=True, resume=True, rewind=True, file_restore=True)
 
 
-BACK = commands.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
+REWIND = commands.Rewind(first_seq=5, cut_at="anchor", files_at="item", by="ada")
 
 
-async def talked(harness: SessionHarness) -> tuple[SessionActor, ScriptedLaunch]:
-    """A session with one turn behind it."""
+async def start_session_with_turn(harness: SessionHarness) -> tuple[SessionActor, ScriptedLaunch]:
+    """A session with one finished turn."""
     harness.adapter = Rewindable()
-    actor, launch, prompt = await in_turn(harness)
+    actor, launch, prompt = await start_turn(harness)
     await launch.emit(Registered(native_id=actor.state.id))
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)
     return actor, launch
 
 
-async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(harness: SessionHarness) -> None:
-    actor, launch = await talked(harness)
-    done = await actor.execute(BACK)
+async def test_a_rewind_restores_files_and_the_next_process_gets_the_cut(harness: SessionHarness) -> None:
+    actor, launch = await start_session_with_turn(harness)
+    done = await actor.execute(REWIND)
     assert done == ev.Rewound(
         first_seq=5, cut_at="anchor", files=ev.FilesRestored(FileRestore.FULL, ("a.txt",)), by="ada"
     )
@@ -54,8 +53,8 @@ async def test_a_rewind_restores_files_and_the_next_process_carries_the_cut(harn
 
 
 async def test_the_cut_survives_a_restart_and_failed_starts(harness: SessionHarness) -> None:
-    actor, _ = await talked(harness)
-    await actor.execute(BACK)
+    actor, _ = await start_session_with_turn(harness)
+    await actor.execute(REWIND)
     await harness.adapter.launch()
     await actor.close("the runner ended")
     actor = await harness.reload()
@@ -70,9 +69,9 @@ async def test_the_cut_survives_a_restart_and_failed_starts(harness: SessionHarn
 async def test_an_anchor_the_agent_does_not_know_is_dropped_once_and_the_message_is_answered(
     harness: SessionHarness,
 ) -> None:
-    actor, _ = await talked(harness)
+    actor, _ = await start_session_with_turn(harness)
     harness.adapter.gate.clear()
-    await actor.execute(BACK)
+    await actor.execute(REWIND)
     harness.adapter.start_errors = [AgentError("no such message", code=ErrorCode.ANCHOR_UNKNOWN)]
     await actor.execute(commands.Send(item=item("2")))
     harness.adapter.gate.set()
@@ -82,10 +81,10 @@ async def test_an_anchor_the_agent_does_not_know_is_dropped_once_and_the_message
     assert len(harness.out.of(ev.Notice)) == 1
 
 
-async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_name(
+async def test_a_rewind_to_the_first_message_starts_a_conversation_with_another_native_id(
     harness: SessionHarness,
 ) -> None:
-    actor, _ = await talked(harness)
+    actor, _ = await start_session_with_turn(harness)
     native = actor.state.native_id
     await actor.execute(commands.Rewind(first_seq=4, cut_at=None))
     launch = await harness.adapter.launch()
@@ -94,10 +93,10 @@ async def test_a_rewind_to_the_first_message_begins_anew_under_another_native_na
     assert actor.state.native_id == launch.plan.decision.native_id
 
 
-async def test_an_agent_without_a_name_for_the_place_keeps_its_memory_and_no_files_are_guessed(
+async def test_without_an_anchor_the_agent_keeps_its_memory_and_no_files_are_restored(
     harness: SessionHarness,
 ) -> None:
-    actor, launch = await talked(harness)
+    actor, launch = await start_session_with_turn(harness)
     native = actor.state.native_id
     done = await actor.execute(commands.Rewind(first_seq=5, cut_at=None, keeps=True, files_at="item"))
     assert (done.keeps, done.files.status, launch.restored) == (True, FileRestore.FAILED, [])
@@ -107,18 +106,18 @@ async def test_an_agent_without_a_name_for_the_place_keeps_its_memory_and_no_fil
     assert (plan.decision.start, plan.decision.native_id, plan.cut_at) == (LaunchMode.RESUME, native, None)
 
 
-async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits_behind_the_cut(
+async def test_a_rewind_ends_the_turn_first_and_messages_sent_meanwhile_come_after_the_cut(
     harness: SessionHarness,
 ) -> None:
-    actor, launch = await talked(harness)
+    actor, launch = await start_session_with_turn(harness)
     for name in ("2", "3"):
         await actor.execute(commands.Send(item=item(name)))
     prompt = await launch.prompt()
-    rewinding = asyncio.ensure_future(actor.execute(BACK))
+    rewinding = asyncio.ensure_future(actor.execute(REWIND))
     await launch.interrupts.get()
     await actor.execute(commands.Send(item=item("4", "after the cut")))
     with pytest.raises(Conflict):
-        await actor.execute(BACK)
+        await actor.execute(REWIND)
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     await rewinding
     later = await harness.adapter.launch()
@@ -128,18 +127,18 @@ async def test_a_rewind_in_a_turn_ends_it_first_and_what_is_sent_meanwhile_waits
     await harness.out.until(ev.QueueUpdate, item_id="3", state=ItemState.CANCELLED)
 
 
-async def test_an_agent_that_cannot_go_back_refuses_and_nothing_changes(harness: SessionHarness) -> None:
-    actor, launch = await ready(harness)
+async def test_an_agent_that_cannot_rewind_refuses_and_nothing_changes(harness: SessionHarness) -> None:
+    actor, launch = await start_session(harness)
     seq = actor.state.seq
     with pytest.raises(NotCapable):
-        await actor.execute(BACK)
+        await actor.execute(REWIND)
     assert (actor.state.seq, launch.gone) == (seq, False)
 
 
-async def test_files_that_cannot_be_restored_do_not_hold_the_conversation_up(harness: SessionHarness) -> None:
-    actor, _ = await talked(harness)
+async def test_files_that_cannot_be_restored_do_not_stop_the_rewind(harness: SessionHarness) -> None:
+    actor, _ = await start_session_with_turn(harness)
     await actor.execute(commands.Stop())
     harness.adapter.start_errors = [AgentError("broken")]
-    done = await actor.execute(BACK)
+    done = await actor.execute(REWIND)
     assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "broken")
     assert done.cut_at == "anchor"

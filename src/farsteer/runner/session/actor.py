@@ -53,7 +53,7 @@ class SessionActor:
     def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
         self.spec = spec
         self._log = log
-        self._can = context.adapter.capabilities
+        self._adapter = context.adapter
         limits = context.limits
         mailbox = self._mailbox = Mailbox()
         timers = self._timers = Timers(mailbox)
@@ -277,7 +277,7 @@ class SessionActor:
     # -- messages
 
     async def _send(self, item: QueueItem) -> None:
-        if item.delivery is Delivery.STEER and not self._can.steer:
+        if item.delivery is Delivery.STEER and not self._adapter.capabilities.steer:
             raise NotCapable("this agent accepts no message during a turn")
         if self._log.is_known_item(item.id):
             return

@@ -42,7 +42,7 @@ class AgentCalls:
         self._mailbox = mailbox
         self._launcher = launcher
         self._log = log
-        self._can = context.adapter.capabilities
+        self._adapter = context.adapter
         self._interrupt_timeout = context.limits.interrupt
 
     async def call(self, call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -96,7 +96,7 @@ class AgentCalls:
 
         Returns True if nothing is left that needs a new process.
         """
-        launch, can = self._launcher.launch, self._can
+        launch, can = self._launcher.launch, self._adapter.capabilities
         if launch is not None:
             if mode is not None and can.live_mode:
                 await self.call(launch.set_permission_mode(mode))

@@ -49,7 +49,7 @@ class Rewinds:
         self, context: ActorContext, log: SessionLog, turns: TurnManager, launcher: Launcher, calls: AgentCalls,
         delivery: MessageDelivery,
     ) -> None:  # fmt: skip
-        self._can = context.adapter.capabilities
+        self._adapter = context.adapter
         self._restore_timeout = context.limits.restore
         self._log = log
         self._turns = turns
@@ -64,7 +64,7 @@ class Rewinds:
         Raises NotCapable if the agent cannot rewind, and Conflict if a rewind is in progress or the log has no such
         entry.
         """
-        if not self._can.rewind:
+        if not self._adapter.capabilities.rewind:
             raise NotCapable("this agent cannot rewind a conversation")
         if self.current is not None:
             raise Conflict("a rewind of this session is in progress")
@@ -96,7 +96,7 @@ class Rewinds:
         """Return what became of the files, or None while a process is being started for it."""
         if command.files_at is None:
             return FilesRestored(status=FileRestore.SKIPPED)
-        if not self._can.file_restore:
+        if not self._adapter.capabilities.file_restore:
             return FilesRestored(status=FileRestore.UNSUPPORTED)
         if command.keeps:
             return _failed("the agent has no anchor for this entry")
@@ -118,7 +118,7 @@ class Rewinds:
         starts_anew = command.cut_at is None and not command.keeps
         event = ev.Rewound(
             first_seq=command.first_seq, files=files, cut_at=command.cut_at, keeps=command.keeps,
-            native_id=new_id() if starts_anew and self._can.caller_chosen_id else None, by=command.by,
+            native_id=new_id() if starts_anew and self._adapter.capabilities.caller_chosen_id else None, by=command.by,
         )  # fmt: skip
         self._log.add(event)
         if command.keeps:
