@@ -163,11 +163,13 @@ class _SessionEvents:
     """The feed's events of one session, queued until they are read.
 
     The queue is bounded. When it overflows it is emptied and the reader gets a `Gap`, after which it must read the log.
+    Transient events, which have no cursor, are dropped instead.
     """
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
         self._queue: asyncio.Queue[SyncEvent | None] = asyncio.Queue()
+        """None stands for a gap."""
 
     def put(self, events: list[SyncEvent]) -> None:
         for event in events:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from farsteer.core.ids import new_id
 from farsteer.core.lines import LINE_LIMIT
-from farsteer.jsonrpc.stdio import StdoutWriter
 from tests.support.droid_client import DroidClient, Line, note_of, of, request, text_of
 
 NOT_JSON = {"code": -32700, "message": "Invalid JSON"}
@@ -189,31 +185,6 @@ async def test_the_newest_dialect_names_the_invalid_request_and_the_reason(
     assert "superb" in answers[1]["error"]["message"]
     assert "text" in answers[2]["error"]["message"]
     assert newer.lines[0]["factoryProtocolVersion"] == "1.206.0"
-
-
-async def test_a_client_that_stops_reading_blocks_the_writer_in_bounded_memory() -> None:
-    """Unread lines wait in a bounded buffer, and a full buffer blocks `write`."""
-    out, into = os.pipe()
-    writer = StdoutWriter(into)
-    line, written = b"x" * 1000 + b"\n", 0
-    with suppress(TimeoutError):
-        while True:
-            async with asyncio.timeout(0.5):
-                await writer.write(line)
-            written += 1
-    assert written * len(line) < 4 * 1024 * 1024
-    assert not await writer.flush(0.05)
-    taken = 0
-    while taken < written * len(line):
-        taken += len(await asyncio.to_thread(os.read, out, 1024 * 1024))
-    assert await writer.flush(5)
-    os.close(out)
-    await writer.write(line)
-    async with asyncio.timeout(5):
-        await writer.broken.wait()
-    await writer.write(line)
-    assert not await writer.flush(5)
-    os.close(into)
 
 
 def _answer(id: str | None) -> Line:

@@ -55,23 +55,6 @@ async def test_stdin_and_stdout_may_be_files(project: Path, tmp_path: Path) -> N
     assert text_of([note for note in notes if note]) == "hello"
 
 
-async def test_other_output_goes_to_stderr(tmp_path: Path) -> None:
-    script = (
-        "import os, sys\n"
-        "from farsteer.jsonrpc.stdio import claim_stdio\n"
-        "print('before')\n"
-        "source, target = claim_stdio()\n"
-        "print('noise'); sys.stdout.flush(); os.system('echo louder noise')\n"
-        "assert sys.stdin.read() == ''\n"
-        "os.write(target, os.read(source, 100))\n"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    result = await finish(process, "a line")
-    assert (result.out, result.err) == ("before\na line", "noise\nlouder noise\n")
-
-
 async def test_server_libraries_are_not_imported(project: Path) -> None:
     script = (
         "import sys\n"
