@@ -52,7 +52,7 @@ NEW_VALUES: dict[str, object] = {
 def row(state: SessionState = OLD, **changes: Any) -> SessionRow:
     spec = SessionSpec(id="s", machine_id="m", directory="/old", source="a test", permission_timeout=5.0)
     values: dict[str, Any] = {
-        "id": "s", "namespace": "ns", "machine_id": "m", "reachable": True, "seq": 9, "cleared_seq": 0,
+        "id": "s", "namespace": "ns", "machine_id": "m", "reachable": True, "seq": 9,
         "created_at": 1, "updated_at": 2, "spec": spec, "state": state, "accepted": (), "last_message": "hi",
     }  # fmt: skip
     return SessionRow(**values | changes)

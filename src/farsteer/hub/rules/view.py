@@ -33,7 +33,6 @@ class SessionRow(Struct, frozen=True):
     reachable: bool
     """Its machine has a live link."""
     seq: int
-    cleared_seq: int
     created_at: int
     updated_at: int
     spec: SessionSpec

@@ -24,7 +24,7 @@ _PURGE_ROWS = 2000
 """How many rows one transaction of a purge removes, so that a long log does not hold up the writer."""
 
 _SELECT = (
-    "SELECT s.id, s.namespace, s.machine_id, coalesce(m.active, 0), s.seq, s.cleared_seq, s.created_at, s.updated_at,"
+    "SELECT s.id, s.namespace, s.machine_id, coalesce(m.active, 0), s.seq, s.created_at, s.updated_at,"
     " s.spec, s.state, s.last_message FROM sessions AS s LEFT JOIN machines AS m ON m.id = s.machine_id"
     " WHERE s.phase = 'live'"
 )
@@ -117,14 +117,13 @@ def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse
 
 
 def _session_row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
-    id, namespace, machine, active, seq, cleared, created, updated, spec, state, last_message = row
+    id, namespace, machine, active, seq, created, updated, spec, state, last_message = row
     return SessionRow(
         id=id,
         namespace=namespace,
         machine_id=machine,
         reachable=bool(active),
         seq=seq,
-        cleared_seq=cleared,
         created_at=created,
         updated_at=updated,
         spec=decode(spec, SessionSpec),

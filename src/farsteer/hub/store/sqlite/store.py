@@ -39,7 +39,7 @@ from farsteer.hub.store.base import (
 )
 from farsteer.hub.store.sqlite import copies, entries, items, log, machines, sessions, tokens, usage
 from farsteer.hub.store.sqlite.schema import MIGRATIONS
-from farsteer.hub.store.sqlite.transaction import Transaction
+from farsteer.hub.store.sqlite.transaction import Transaction, last_cursor
 from farsteer.link.messages import EncodedEntry
 from farsteer.storage.readers import Readers
 from farsteer.storage.writer import Writer
@@ -71,9 +71,9 @@ class SqliteStore:
         except sqlite3.DatabaseError as error:
             raise Unavailable(f"{path} cannot be opened: {error}") from error
         try:
-            store = cls(writer, Readers(path), feed, await writer.run(_epoch), clock)
+            store = cls(writer, Readers(path), feed, await writer.run(_read_epoch), clock)
+            feed.start_at(await writer.run(last_cursor))
             await store._recover_after_restart()
-            feed.start_at((await store._read(log.bounds)).highest)
         except BaseException:
             await writer.close()
             raise
@@ -319,6 +319,7 @@ class SqliteStore:
         await self._change(partial(tokens.record_use, token_id=token_id, at=at))
 
 
-def _epoch(db: sqlite3.Connection) -> str:
+def _read_epoch(db: sqlite3.Connection) -> str:
+    """Return the epoch, choosing one for a new database."""
     db.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('epoch', ?)", (secrets.token_hex(6),))
     return str(db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])
