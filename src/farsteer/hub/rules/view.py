@@ -53,7 +53,7 @@ class FromState(NamedTuple):
     """A value made from one attribute of SessionState. An update carries it when that attribute has changed."""
 
     attribute: str
-    convert: Callable[[Any], object] = lambda value: value
+    convert: Callable[[Any], object] | None = None
 
 
 def _forked_from(row: SessionRow) -> ForkedFrom | None:
@@ -66,23 +66,23 @@ def _mcp_server_names(row: SessionRow) -> tuple[str, ...]:
 
 
 FIELDS: Mapping[str, FromRow | FromState] = {
-    "id": FromRow(lambda row: row.id),
-    "namespace": FromRow(lambda row: row.namespace),
-    "machine_id": FromRow(lambda row: row.machine_id),
+    "id": FromRow(attrgetter("id")),
+    "namespace": FromRow(attrgetter("namespace")),
+    "machine_id": FromRow(attrgetter("machine_id")),
     "agent": FromState("agent"),
     "directory": FromState("directory"),
     "status": FromState("status"),
     "active": FromState("status", lambda status: status in _RUNNING),
     "thinking": FromState("status", lambda status: status in _IN_TURN),
     "title": FromState("title"),
-    "created_at": FromRow(lambda row: row.created_at),
-    "updated_at": FromRow(lambda row: row.updated_at),
-    "seq": FromRow(lambda row: row.seq),
+    "created_at": FromRow(attrgetter("created_at")),
+    "updated_at": FromRow(attrgetter("updated_at")),
+    "seq": FromRow(attrgetter("seq")),
     "permission_mode": FromState("permission_mode"),
     "model": FromState("model"),
     "model_reasoning_effort": FromState("effort"),
-    "source": FromRow(lambda row: row.spec.source),
-    "session_type": FromRow(lambda row: row.spec.session_type),
+    "source": FromRow(attrgetter("spec.source")),
+    "session_type": FromRow(attrgetter("spec.session_type")),
     "worktree": FromState("worktree"),
     "native_id": FromState("native_id"),
     "turn_id": FromState("turn_id"),
@@ -91,26 +91,35 @@ FIELDS: Mapping[str, FromRow | FromState] = {
     "pending_requests_count": FromState("approvals", len),
     "usage": FromState("usage"),
     "commands": FromState("commands"),
-    "last_message": FromRow(lambda row: row.last_message),
+    "last_message": FromRow(attrgetter("last_message")),
     "error": FromState("error"),
-    "permission_timeout": FromRow(lambda row: row.spec.permission_timeout),
+    "permission_timeout": FromRow(attrgetter("spec.permission_timeout")),
     "forked_from": FromRow(_forked_from),
     "mcp_servers": FromRow(_mcp_server_names),
-    "additional_directories": FromRow(lambda row: row.spec.additional_directories),
+    "additional_directories": FromRow(attrgetter("spec.additional_directories")),
 }
 
 
-def _by_attribute() -> dict[str, list[tuple[str, Callable[[Any], object]]]]:
-    """The fields that follow from each attribute of SessionState, by their names in JSON."""
-    json_names = {field.name: field.encode_name for field in fields(SessionView)}
-    found: dict[str, list[tuple[str, Callable[[Any], object]]]] = {}
+Converted = tuple[str, Callable[[Any], object] | None]
+
+_ROW_FIELDS = tuple((name, field.read) for name, field in FIELDS.items() if isinstance(field, FromRow))
+
+
+def _by_attribute() -> dict[str, list[Converted]]:
+    """Return the names of the fields that follow from each attribute of SessionState, and their conversions."""
+    found: dict[str, list[Converted]] = {}
     for name, field in FIELDS.items():
         if isinstance(field, FromState):
-            found.setdefault(field.attribute, []).append((json_names[name], field.convert))
+            found.setdefault(field.attribute, []).append((name, field.convert))
     return found
 
 
 _BY_ATTRIBUTE = _by_attribute()
+_JSON_NAMES = {field.name: field.encode_name for field in fields(SessionView)}
+_JSON_BY_ATTRIBUTE = {
+    attribute: [(_JSON_NAMES[name], convert) for name, convert in converted]
+    for attribute, converted in _BY_ATTRIBUTE.items()
+}
 _read_attributes = attrgetter(*_BY_ATTRIBUTE)
 
 
@@ -120,12 +129,10 @@ def session_view(row: SessionRow) -> SessionView:
         status=row.state.status if row.reachable else SessionStatus.UNREACHABLE,
         queue=combined_queue(row.state, row.accepted),
     )
-    values: dict[str, Any] = {
-        name: field.read(row)
-        if isinstance(field, FromRow)
-        else field.convert(getattr(state, field.attribute))
-        for name, field in FIELDS.items()
-    }
+    values: dict[str, Any] = {name: read(row) for name, read in _ROW_FIELDS}
+    for converted, value in zip(_BY_ATTRIBUTE.values(), _read_attributes(state), strict=True):
+        for name, convert in converted:
+            values[name] = value if convert is None else convert(value)
     return SessionView(**values)
 
 
@@ -147,7 +154,8 @@ def encode_state_change(
     rewound = old.last_message is not None and new.last_message is None
     if not changes and not rewound:
         return None
-    return _encode({**changes, "seq": seq, "updatedAt": updated_at, "lastMessage": last_message})
+    changes |= {"seq": seq, "updatedAt": updated_at, "lastMessage": last_message}
+    return _encode(changes)
 
 
 def encode_queue_change(
@@ -160,11 +168,15 @@ def encode_queue_change(
     queue = combined_queue(state, accepted)
     if ended is not None:
         queue = (*queue, ended)
-    return _encode({**_fields_of("queue", queue), "updatedAt": updated_at})
+    changes: dict[str, object] = {"updatedAt": updated_at}
+    _add_fields(changes, "queue", queue)
+    return _encode(changes)
 
 
 def encode_status_change(status: SessionStatus) -> bytes:
-    return _encode(_fields_of("status", status))
+    changes: dict[str, object] = {}
+    _add_fields(changes, "status", status)
+    return _encode(changes)
 
 
 def _changed_fields(old: SessionState, new: SessionState, accepted: Queue) -> dict[str, object]:
@@ -172,14 +184,15 @@ def _changed_fields(old: SessionState, new: SessionState, accepted: Queue) -> di
     changes: dict[str, object] = {}
     if before == after:
         return changes
-    for attribute, was, now in zip(_BY_ATTRIBUTE, before, after, strict=True):
+    for attribute, was, now in zip(_JSON_BY_ATTRIBUTE, before, after, strict=True):
         if was != now:
-            changes |= _fields_of(attribute, combined_queue(new, accepted) if attribute == "queue" else now)
+            _add_fields(changes, attribute, combined_queue(new, accepted) if attribute == "queue" else now)
     return changes
 
 
-def _fields_of(attribute: str, value: object) -> dict[str, object]:
-    return {name: convert(value) for name, convert in _BY_ATTRIBUTE[attribute]}
+def _add_fields(changes: dict[str, object], attribute: str, value: object) -> None:
+    for name, convert in _JSON_BY_ATTRIBUTE[attribute]:
+        changes[name] = value if convert is None else convert(value)
 
 
 def _encode(changes: dict[str, object]) -> bytes:
