@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ async def session_id(hub: Hub, runner: ScriptedRunner) -> str:
     return await create(hub, runner)
 
 
-async def create(hub: Hub, runner: ScriptedRunner, **fields: object) -> str:
-    request = CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
+async def create(hub: Hub, runner: ScriptedRunner, **fields: Any) -> str:
+    request = CreateSession(machine_id=runner.info.id, directory="/work", **fields)
     return created(await hub.sessions.create(caller(runner.namespace), request)).session_id
 
 

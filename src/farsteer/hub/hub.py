@@ -34,10 +34,9 @@ class Hub:
     """The services of one hub. Use `Hub.open`; the home directory is locked until `close`."""
 
     def __init__(
-        self, home: Path, lock: HomeLock, store: Store, feed: Feed, tasks: BackgroundTasks, metrics: Metrics,
-        tokens: Tokens, idle_timeout: float,
+        self, lock: HomeLock, store: Store, feed: Feed, tasks: BackgroundTasks, metrics: Metrics, tokens: Tokens,
+        idle_timeout: float,
     ) -> None:  # fmt: skip
-        self.home = home
         self.store = store
         self.feed = feed
         self.metrics = metrics
@@ -90,7 +89,7 @@ class Hub:
             await store.close()
             lock.release()
             raise
-        return cls(home, lock, store, feed, tasks, metrics, tokens, idle_timeout)
+        return cls(lock, store, feed, tasks, metrics, tokens, idle_timeout)
 
     async def close(self) -> None:
         """Close the links, which fails the calls that wait for them, then the store. Idempotent."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, refuse, sil
 ME = caller()
 
 
-def ask(runner: ScriptedRunner, **fields: object) -> CreateSession:
-    return CreateSession(machine_id=runner.info.id, directory="/work", **fields)  # pyright: ignore[reportArgumentType]
+def ask(runner: ScriptedRunner, **fields: Any) -> CreateSession:
+    return CreateSession(machine_id=runner.info.id, directory="/work", **fields)
 
 
 async def test_success_returns_the_id_and_the_steps(hub: Hub, runner: ScriptedRunner) -> None:

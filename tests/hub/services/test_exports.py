@@ -199,8 +199,8 @@ def written(*events: SessionEvent) -> str:
     return transcript.render(entries) + transcript.render_end()
 
 
-def tool(id: str = "1", status: ToolStatus = ToolStatus.PENDING, **more: object) -> ev.ToolCall:
-    return ev.ToolCall(tool_call_id=id, title=f"Tool {id}", tool_kind=ToolKind.EDIT, status=status, **more)  # pyright: ignore[reportArgumentType]
+def tool(id: str = "1", status: ToolStatus = ToolStatus.PENDING, **more: Any) -> ev.ToolCall:
+    return ev.ToolCall(tool_call_id=id, title=f"Tool {id}", tool_kind=ToolKind.EDIT, status=status, **more)
 
 
 def test_a_turn_reads_like_a_conversation() -> None:

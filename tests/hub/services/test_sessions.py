@@ -1,6 +1,7 @@
 """Listing, changing, interrupting and deleting sessions, and what a restart keeps of them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,8 +42,8 @@ class TestLists:
         assert updated == sorted(updated, reverse=True)
 
     async def test_filters(self, hub: Hub, runner: ScriptedRunner) -> None:
-        async def found(**where: object) -> list[str]:
-            return [session.id for session in (await hub.sessions.list(ME, **where)).sessions]  # pyright: ignore[reportArgumentType]
+        async def found(**where: Any) -> list[str]:
+            return [session.id for session in (await hub.sessions.list(ME, **where)).sessions]
 
         one, two = await create(hub, runner), await create(hub, runner)
         await runner.append(one, ev.TitleUpdate(title="100%_sure"), ev.TurnStart(turn_id="t"))
@@ -64,9 +65,9 @@ class TestLists:
     @pytest.mark.parametrize(
         "wrong", [{"limit": 0}, {"limit": 201}, {"cursor": "x"}, {"cursor": "1_../x"}, {"cursor": "9" * 30}]
     )
-    async def test_wrong_paging_is_refused(self, hub: Hub, wrong: dict[str, object]) -> None:
+    async def test_wrong_paging_is_refused(self, hub: Hub, wrong: dict[str, Any]) -> None:
         with pytest.raises(BadRequest):
-            await hub.sessions.list(ME, **wrong)  # pyright: ignore[reportArgumentType]
+            await hub.sessions.list(ME, **wrong)
 
 
 async def test_commands_reach_the_runner(hub: Hub, runner: ScriptedRunner, session_id: str) -> None:

