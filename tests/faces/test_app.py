@@ -1,4 +1,4 @@
-"""The server: it says where it is when it is there, says what is wrong when it cannot be, and ends in bounded time."""
+"""The server accepts requests at the URL it reports, explains why it cannot listen, and stops in bounded time."""
 
 import asyncio
 import socket
@@ -30,7 +30,7 @@ async def hub(home: Path) -> AsyncIterator[Hub]:
     await hub.close()
 
 
-async def test_it_answers_where_it_says(hub: Hub) -> None:
+async def test_the_reported_url_accepts_requests(hub: Hub) -> None:
     async with serve(hub, ServerConfig(port=0)) as url, httpx.AsyncClient(base_url=url) as client:
         assert url.startswith("http://127.0.0.1:")
         assert (await client.get("/health")).status_code == 200
@@ -46,7 +46,7 @@ async def test_the_same_hub_can_be_served_again_on_the_same_port(hub: Hub, free_
             assert (await client.get(f"{url}/health")).status_code == 200
 
 
-async def test_a_port_in_use_is_told_as_such(hub: Hub) -> None:
+async def test_a_port_in_use_is_reported(hub: Hub) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Unavailable, match=f"^port {port} is in use; try --port$"):
@@ -55,16 +55,16 @@ async def test_a_port_in_use_is_told_as_such(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "said"),
+    ("host", "message"),
     [("203.0.113.1", "not an address of this machine"), ("no.such.host.invalid", "cannot listen on")],
 )
-def test_a_host_that_is_not_ours_is_told_as_such(host: str, said: str) -> None:
-    with pytest.raises(Unavailable, match=said):
+def test_an_address_of_another_machine_is_reported(host: str, message: str) -> None:
+    with pytest.raises(Unavailable, match=message):
         listen(host, 0)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])
-def test_a_port_that_is_none_is_told_as_such(port: int) -> None:
+def test_a_port_out_of_range_is_refused(port: int) -> None:
     with pytest.raises(BadRequest, match="between 0 and 65535"):
         listen("127.0.0.1", port)
 
@@ -74,7 +74,7 @@ def test_localhost_is_ipv4() -> None:
         assert listener_url(listener).startswith("http://127.0.0.1:")
 
 
-async def test_it_speaks_ipv6(hub: Hub) -> None:
+async def test_ipv6(hub: Hub) -> None:
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")
     try:
@@ -86,8 +86,8 @@ async def test_it_speaks_ipv6(hub: Hub) -> None:
         assert (await client.get(f"{url}/health")).status_code == 200
 
 
-async def test_the_end_reaches_everybody_who_is_connected(hub: Hub) -> None:
-    """A stream, a live socket on each transport, a runner's link and an idle connection."""
+async def test_the_shutdown_closes_all_connections(hub: Hub) -> None:
+    """An event stream, Socket.IO on each transport, a runner's link and an idle connection."""
     async with AsyncExitStack() as clients, AsyncExitStack() as opened:
         url = await opened.enter_async_context(serve(hub, ServerConfig(port=0)))
         client = await clients.enter_async_context(httpx.AsyncClient(base_url=url))
@@ -117,7 +117,7 @@ async def socket_io(url: str, jwt: str, transport: str) -> Any:
     return client
 
 
-async def test_a_request_that_does_not_end_is_cancelled(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stuck_request_is_cancelled_at_shutdown(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, cancelled = asyncio.Event(), asyncio.Event()
 
     async def stuck(*_: Any) -> None:
@@ -140,7 +140,7 @@ async def test_a_request_that_does_not_end_is_cancelled(hub: Hub, monkeypatch: p
         assert answer.json()["error"] == {"code": "unavailable", "message": "the hub is stopping"}
 
 
-async def test_a_request_that_ends_soon_is_answered(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_short_request_is_answered_during_shutdown(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, go_on = asyncio.Event(), asyncio.Event()
     exchange = hub.tokens.exchange
 
@@ -158,7 +158,7 @@ async def test_a_request_that_ends_soon_is_answered(hub: Hub, monkeypatch: pytes
         assert (await asking).status_code == 200
 
 
-def test_the_server_starts_without_what_only_some_requests_need() -> None:
+def test_the_server_starts_without_rarely_needed_modules() -> None:
     late = [
         "pydantic", "litestar", "starlette.testclient", "psutil", "farsteer.faces.rest.openapi",
         "farsteer.faces.rest.docs_page",

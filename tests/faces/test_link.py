@@ -1,4 +1,4 @@
-"""`/link`: a runner in another process speaks to the hub over a websocket, and nobody else does."""
+"""`/link`: a runner in another process connects to the hub over a websocket; other clients are refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,7 +44,7 @@ async def machines(account: Account) -> dict[str, bool]:
     return {machine["id"]: machine["active"] for machine in found}
 
 
-async def test_a_runner_far_away_runs_a_session(stack: Stack, owner: Account, tmp_path: Path) -> None:
+async def test_a_remote_runner_runs_a_session(stack: Stack, owner: Account, tmp_path: Path) -> None:
     runner = await Runner.open(tmp_path / "elsewhere")
     life = asyncio.create_task(runner.run(lambda: connect(stack.url, OWNER)))
     try:
@@ -66,7 +66,7 @@ async def test_a_runner_far_away_runs_a_session(stack: Stack, owner: Account, tm
     await eventually(unreachable, 2.0)
 
 
-async def test_a_machine_is_active_while_its_link_lives(stack: Stack, owner: Account) -> None:
+async def test_a_machine_is_active_while_its_link_is_open(stack: Stack, owner: Account) -> None:
     machine_id = new_id()
     linked = await connect(stack.url, OWNER)
     await linked.send(hello(machine_id))
@@ -91,7 +91,7 @@ async def test_the_token_decides_the_namespace(stack: Stack, owner: Account) -> 
     await linked.close()
 
 
-async def test_only_a_token_for_runners_may_link(stack: Stack, owner: Account) -> None:
+async def test_only_a_token_with_the_runner_scope_may_connect(stack: Stack, owner: Account) -> None:
     for token in ("nonsense", owner.headers["authorization"].removeprefix("Bearer ")):
         with pytest.raises(Unauthorized):
             await connect(stack.url, token)
@@ -112,7 +112,7 @@ async def refused(stack: Stack, path: str = "/link", **headers: str) -> int:
         return refusal.response.status_code
 
 
-async def test_handshakes_that_are_refused(stack: Stack) -> None:
+async def test_invalid_handshakes_are_refused(stack: Stack) -> None:
     bearer = f"Bearer {OWNER}"
     assert await refused(stack, Authorization=bearer) == 101
     assert await refused(stack) == 401
@@ -132,7 +132,7 @@ async def test_a_foreign_host_is_refused(stack: Stack) -> None:
     assert refusal.value.response.status_code == 403
 
 
-async def test_a_revoked_token_ends_its_link(stack: Stack, owner: Account) -> None:
+async def test_a_revoked_token_closes_its_link(stack: Stack, owner: Account) -> None:
     made = await owner.post_json("/api/tokens", {"label": "runner", "scopes": ["runner"]}, 201)
     linked = await connect(stack.url, made["secret"])
     await linked.send(hello())
@@ -156,7 +156,7 @@ async def test_another_protocol_is_refused_with_the_reason(stack: Stack) -> None
 @pytest.mark.parametrize(
     "frame", ["garbage", b"\xff\xff", b'{"t":"ack"}', b"[" * 10_000], ids=["text", "bytes", "ack", "deep"]
 )
-async def test_garbage_ends_the_link_and_nothing_else(
+async def test_an_invalid_frame_closes_only_its_link(
     stack: Stack, owner: Account, frame: bytes | str
 ) -> None:
     headers = {"Authorization": f"Bearer {OWNER}"}
@@ -171,13 +171,15 @@ async def test_garbage_ends_the_link_and_nothing_else(
 
 
 async def drained(socket: ClientConnection) -> None:
-    """Read what is left until the connection is lost."""
+    """Read until the connection is closed."""
     with suppress(ConnectionClosed):
         while True:
             await socket.recv()
 
 
-async def test_a_runner_that_does_not_read_is_cut_off(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runner_that_does_not_read_is_disconnected(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended = asyncio.Event()
 
     async def flood(transport: HubWebSocketTransport, *_: object, **__: object) -> None:

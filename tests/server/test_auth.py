@@ -1,4 +1,4 @@
-"""A bearer token is one well-formed header, or none."""
+"""The bearer token must be one well-formed Authorization header."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -8,19 +8,19 @@ from farsteer.server.auth import bearer_token
 
 
 @pytest.mark.parametrize("given", ["Bearer abc", "bearer abc", "BEARER  abc ", "Bearer abc\t"])
-def test_a_token(given: str) -> None:
+def test_a_well_formed_header_gives_the_token(given: str) -> None:
     assert bearer_token(Headers({"Authorization": given})) == "abc"
 
 
 @pytest.mark.parametrize(
     "given", ["", "Bearer", "Bearer ", "abc", "Basic abc", "Bearerabc", "Bearer é", "Bearer " + "x" * 8193]
 )
-def test_what_is_none(given: str) -> None:
+def test_a_malformed_header_is_refused(given: str) -> None:
     with pytest.raises(Unauthorized):
         bearer_token(Headers({"Authorization": given}))
 
 
-def test_none_and_two_are_none() -> None:
+def test_a_missing_or_repeated_header_is_refused() -> None:
     with pytest.raises(Unauthorized):
         bearer_token(Headers({}))
     with pytest.raises(Unauthorized):

@@ -1,4 +1,4 @@
-"""Nothing reaches a face with a foreign Host, a foreign Origin or an endless body; for HTTP and websockets alike."""
+"""Requests with a foreign Host, a foreign Origin or a too large body reach no face, over HTTP or websockets."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +13,7 @@ LIMIT = 1000
 
 
 class Face:
-    """Reads what it is sent, and remembers that it was reached."""
+    """Reads each request and counts them."""
 
     def __init__(self) -> None:
         self.reached = 0
@@ -48,7 +48,7 @@ async def request(guard: Guard, method: str = "GET", **arguments: Any) -> httpx.
 
 
 async def websocket(guard: Guard, headers: dict[str, str]) -> list[Message]:
-    """What the server would send to a websocket handshake."""
+    """Return what the server would send in response to a websocket handshake."""
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -101,7 +101,7 @@ async def websocket(guard: Guard, headers: dict[str, str]) -> list[Message]:
         ("0.0.0.0", (), "127.0.0.1.nip.io", False),
     ],
 )
-async def test_only_known_hosts_pass(bind: str, extra: tuple[str, ...], host: str, allowed: bool) -> None:
+async def test_only_allowed_hosts_pass(bind: str, extra: tuple[str, ...], host: str, allowed: bool) -> None:
     guard, face = guarded(bind, extra)
     response = await request(guard, headers={"host": host})
     handshake = await websocket(guard, {"host": host})
@@ -116,7 +116,7 @@ async def test_only_known_hosts_pass(bind: str, extra: tuple[str, ...], host: st
         assert face.reached == 0
 
 
-async def test_exactly_one_host() -> None:
+async def test_exactly_one_host_header_is_required() -> None:
     guard, face = guarded()
     twice = await request(guard, headers=[("host", "localhost"), ("host", "evil.example")])
     assert twice.status_code == 400
@@ -142,7 +142,7 @@ async def test_exactly_one_host() -> None:
         ("127.0.0.1:3006", False),
     ],
 )
-async def test_only_known_origins_pass(origin: str | None, allowed: bool) -> None:
+async def test_only_allowed_origins_pass(origin: str | None, allowed: bool) -> None:
     guard, face = guarded(origins=("https://app.example/",))
     headers = {"host": "127.0.0.1:3006"} | ({} if origin is None else {"origin": origin})
     response = await request(guard, headers=headers)
@@ -158,7 +158,7 @@ async def test_only_known_origins_pass(origin: str | None, allowed: bool) -> Non
         assert face.reached == 0
 
 
-async def test_two_origins_are_none() -> None:
+async def test_two_origin_headers_are_refused() -> None:
     guard, face = guarded()
     response = await request(
         guard, headers=[("origin", "http://127.0.0.1:3006"), ("origin", "https://evil.example")]
@@ -167,7 +167,7 @@ async def test_two_origins_are_none() -> None:
     assert face.reached == 0
 
 
-async def test_a_configured_page_is_told_that_it_may() -> None:
+async def test_a_configured_origin_gets_cors_headers() -> None:
     guard, face = guarded(origins=("https://app.example",))
     page = {"origin": "https://app.example"}
     asked = await request(guard, "OPTIONS", headers={**page, "access-control-request-method": "DELETE"})
@@ -186,7 +186,7 @@ async def test_a_configured_page_is_told_that_it_may() -> None:
     assert "access-control-allow-origin" not in own.headers
 
 
-async def test_a_body_is_cut_at_the_limit() -> None:
+async def test_a_body_over_the_limit_is_refused() -> None:
     guard, face = guarded()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -203,7 +203,7 @@ async def test_a_body_is_cut_at_the_limit() -> None:
     assert face.taken == LIMIT
 
 
-async def test_the_largest_body_passes() -> None:
+async def test_a_body_of_the_maximum_size_passes() -> None:
     guard, face = guarded()
     response = await request(guard, "POST", content=b"x" * LIMIT)
     assert response.status_code == 200

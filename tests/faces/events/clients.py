@@ -1,4 +1,4 @@
-"""Real Socket.IO clients, JavaScript's and Python's, with the same three ways to connect."""
+"""The Socket.IO clients for JavaScript and Python, each with three combinations of transports."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ TRANSPORTS = {"websocket": ["websocket"], "polling": ["polling"], "upgrade": ["p
 DEADLINE = 20.0
 
 
-class Heard:
-    """What a client heard, in order: (kind, value)."""
+class ReceivedEvents:
+    """What a client received, in order, as (kind, value)."""
 
     def __init__(self) -> None:
         self.log: list[tuple[str, Any]] = []
@@ -53,16 +53,16 @@ class Heard:
         return self.numbers
 
 
-class JavaScriptClient(Heard):
+class JavaScriptClient(ReceivedEvents):
     def __init__(self, process: Process) -> None:
         super().__init__()
         self.process = process
 
-    def tell(self, command: str, *values: Any) -> None:
+    def send_command(self, command: str, *values: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps([command, values]).encode() + b"\n")
 
-    async def listen(self) -> None:
+    async def read_output(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             kind, value = json.loads(line)
@@ -79,22 +79,22 @@ async def javascript(
         stdin=PIPE, stdout=PIPE, limit=64 * 1024 * 1024,
     )  # fmt: skip
     client = JavaScriptClient(process)
-    listening = asyncio.create_task(client.listen())
+    reading = asyncio.create_task(client.read_output())
     try:
         yield client
     finally:
         assert process.stdin is not None
         process.stdin.close()
         async with asyncio.timeout(10):
-            await listening
+            await reading
             await process.wait()
 
 
 @asynccontextmanager
 async def python(
     url: str, transport: str, auth: dict[str, Any], namespace: str = "/events", **options: Any
-) -> AsyncIterator[Heard]:
-    heard = Heard()
+) -> AsyncIterator[ReceivedEvents]:
+    received = ReceivedEvents()
     tracing = aiohttp.TraceConfig()
     tracing.on_request_end.append(_read_answer)
     async with aiohttp.ClientSession(trace_configs=[tracing]) as session:
@@ -102,18 +102,18 @@ async def python(
         for name in ("connect", "connect_error", "disconnect", "ready", "event", "closed"):
 
             async def handler(*values: Any, name: str = name) -> None:
-                heard.add(name, values[0] if values else None)
+                received.add(name, values[0] if values else None)
 
             client.on(name, handler, namespace=namespace)
         await client.connect(url, auth=auth, namespaces=[namespace], transports=TRANSPORTS[transport])
         try:
-            yield heard
+            yield received
         finally:
             await client.disconnect()
 
 
 async def _read_answer(_session: Any, _context: Any, answered: aiohttp.TraceRequestEndParams) -> None:
-    """python-engineio does not read the answers to its posts; unread, aiohttp complains of them at random times."""
+    """Read the responses that python-engineio leaves unread; aiohttp would warn about them at random times."""
     if answered.response.status != 101:
         await answered.response.read()
 

@@ -1,4 +1,4 @@
-"""The server runs on uvloop, so these tests do; delivery itself is also tested on asyncio's own loop."""
+"""These tests run on uvloop, as the server does. Delivery is also tested on asyncio's own event loop."""
 
 import asyncio
 from collections.abc import Callable

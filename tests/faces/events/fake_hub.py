@@ -1,4 +1,4 @@
-"""What the live faces need of a hub, kept in lists, so that a test decides when anything is committed or read."""
+"""An in-memory hub with what live events need. A test decides when something is committed, published or read."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ class FakeStore:
         self.rows: list[SyncEvent] = []
         self.reads = 0
         self.before_read: Callable[[], object] = lambda: None
-        """Called before and after each reading, so that a test can publish at the worst moment."""
+        """Called before each read, as `after_read` is called after it, so that a test can publish in between."""
         self.after_read: Callable[[], object] = lambda: None
         self.lowest = 0
 

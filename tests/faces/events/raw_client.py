@@ -1,4 +1,4 @@
-"""Clients without a library, which say and leave unread exactly what a test wants."""
+"""Clients without a library, which send and read exactly what a test wants."""
 
 import asyncio
 import base64
@@ -17,7 +17,7 @@ DEADLINE = 10.0
 
 @asynccontextmanager
 async def connection(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Buffers so small that a client which stops reading is soon felt at the other end."""
+    """Connect with small buffers, so that the server soon notices a client that stops reading."""
     address = urlsplit(url)
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
@@ -31,7 +31,7 @@ async def connection(url: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
 
 
 class RawSocket:
-    """A Socket.IO client on a websocket. It reads only when it is asked to."""
+    """A Socket.IO client on a websocket. It reads only when `receive` is called."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -51,7 +51,7 @@ class RawSocket:
         self._writer.write(head + bytes(4) + body)
 
     async def receive(self) -> str:
-        """The next text, answering pings on the way. EOFError when the server is gone or going."""
+        """Return the next text and answer pings. Raises EOFError if the server closes the connection."""
         while True:
             first, second = await self._reader.readexactly(2)
             size = second & 0x7F
@@ -64,14 +64,14 @@ class RawSocket:
                 raise EOFError(body)
             if first & 0x0F != 0x1:
                 continue
-            assert first == 0x81, "a text in one piece"
+            assert first == 0x81, "a text frame that is not fragmented"
             text = body.decode()
             if text != "2":
                 return text
             self.send("3")
 
     async def event(self) -> tuple[str, Any]:
-        """The next Socket.IO event of the server."""
+        """Return the next Socket.IO event."""
         while True:
             text = await self.receive()
             if text.startswith("42/events,"):
@@ -79,7 +79,7 @@ class RawSocket:
                 return name, value
 
     async def numbers(self, last: int) -> list[int]:
-        """The payloads of message-received, up to `last`."""
+        """Return the payloads of message-received, up to `last`."""
         found: list[int] = []
         async with asyncio.timeout(DEADLINE):
             while not found or found[-1] != last:
@@ -88,7 +88,7 @@ class RawSocket:
         return found
 
     async def wait_closed(self) -> None:
-        """Until the server has hung up."""
+        """Wait until the server has closed the connection."""
         async with asyncio.timeout(DEADLINE):
             try:
                 while True:
@@ -99,7 +99,7 @@ class RawSocket:
 
 @asynccontextmanager
 async def raw_websocket(url: str, query: str = "") -> AsyncIterator[RawSocket]:
-    """Through the websocket's handshake and Engine.IO's, or the upgrade's when `query` names a session."""
+    """Complete the handshakes of the websocket and of Engine.IO, or upgrade if `query` names a session."""
     async with connection(url) as (reader, writer):
         key = base64.b64encode(os.urandom(16)).decode()
         writer.write(
@@ -118,7 +118,7 @@ async def raw_websocket(url: str, query: str = "") -> AsyncIterator[RawSocket]:
 
 @asynccontextmanager
 async def raw_client(url: str, auth: dict[str, Any]) -> AsyncIterator[RawSocket]:
-    """Connected to /events; what it hears next is `ready`."""
+    """Connect to the namespace /events. The next packet is `ready`."""
     async with raw_websocket(url) as raw:
         raw.send(f"40/events,{json.dumps(auth)}")
         assert (await raw.receive()).startswith("40/events,{")

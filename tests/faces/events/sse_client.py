@@ -1,4 +1,4 @@
-"""A client of the event stream that reads as an EventSource does."""
+"""An SSE client that parses like the browser's EventSource."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ class Stream:
         self.comments = 0
 
     async def next(self) -> tuple[str, str | None, Any]:
-        """(name, id, data)."""
+        """Return (name, id, data) of the next event."""
         name, id, data = "message", None, None
         async with asyncio.timeout(10):
             async for line in self._lines:

@@ -1,4 +1,4 @@
-"""Who gets in, what each may hear, and when each must go: with real clients."""
+"""Authentication, filters and expiry of Socket.IO connections, with real clients."""
 
 import asyncio
 from typing import Any
@@ -54,10 +54,10 @@ async def test_a_refusal_says_why(auth: dict[str, Any], code: str) -> None:
         assert len(live_events.subscriptions) == 0
 
 
-async def test_the_javascript_client_is_told_why_it_was_refused() -> None:
+async def test_the_javascript_client_receives_the_reason_of_a_refusal() -> None:
     fake = FakeHub()
-    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", {"token": "wrong"}) as heard:
-        error = await heard.until("connect_error")
+    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", {"token": "wrong"}) as received:
+        error = await received.until("connect_error")
         assert error == {"message": "the token is not valid", "data": {"code": "unauthorized"}}
 
 
@@ -65,16 +65,16 @@ async def test_the_javascript_client_is_told_why_it_was_refused() -> None:
 async def test_other_namespaces_are_refused(namespace: str) -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue()}
-    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", auth, namespace) as heard:
-        error = await heard.until("connect_error")
+    async with serving(fake.hub) as (_, url), javascript(url, "upgrade", auth, namespace) as received:
+        error = await received.until("connect_error")
         assert error == {
             "message": "connect to the namespace /events, once", "data": {"code": "not_found"},
         }  # fmt: skip
-        assert heard.of("connect") == []
+        assert received.of("connect") == []
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_an_event_reaches_everyone_of_its_namespace_and_nobody_else(transport: str) -> None:
+async def test_an_event_reaches_all_clients_of_its_namespace_and_no_others(transport: str) -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (_, url),
@@ -83,23 +83,23 @@ async def test_an_event_reaches_everyone_of_its_namespace_and_nobody_else(transp
         python(url, transport, {"token": fake.tokens.issue("two")}) as foreign,
         python(url, transport, {"token": fake.tokens.issue("two"), "since": "e1-0"}) as resumed,
     ):
-        for heard in (first, second, foreign, resumed):
-            await heard.until("ready")
+        for received in (first, second, foreign, resumed):
+            await received.until("ready")
         for number in range(50):
             fake.publish(number, namespace="one")
             fake.transient(number, namespace="one")
             fake.publish(-number, namespace="two")
         fake.publish("end", namespace="one")
         fake.publish("end", namespace="two")
-        for heard in (first, second):
-            assert await heard.until_number("end") == [*range(50), "end"]
-            assert len(heard.events) == 101
-        for heard in (foreign, resumed):
-            assert await heard.until_number("end") == [*(-number for number in range(50)), "end"]
-            assert {event["namespace"] for event in heard.events} == {"two"}
+        for received in (first, second):
+            assert await received.until_number("end") == [*range(50), "end"]
+            assert len(received.events) == 101
+        for received in (foreign, resumed):
+            assert await received.until_number("end") == [*(-number for number in range(50)), "end"]
+            assert {event["namespace"] for event in received.events} == {"two"}
 
 
-async def test_a_client_hears_only_what_it_asked_for() -> None:
+async def test_a_client_receives_only_what_its_filter_selects() -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue()}
     async with (
@@ -109,8 +109,8 @@ async def test_a_client_hears_only_what_it_asked_for() -> None:
         python(url, "websocket", {**auth, "types": []}) as nothing,
         python(url, "websocket", auth) as everything,
     ):
-        for heard in (session, types, nothing, everything):
-            await heard.until("ready")
+        for received in (session, types, nothing, everything):
+            await received.until("ready")
         for subject in (SESSION, OTHER_SESSION):
             fake.publish("message", subject=subject)
             fake.publish({"title": subject}, type="session-updated", subject=subject)
@@ -132,56 +132,56 @@ async def test_a_client_hears_only_what_it_asked_for() -> None:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_the_end_of_the_token_is_the_end_of_the_socket(client: str, transport: str) -> None:
+async def test_the_connection_closes_when_the_token_expires(client: str, transport: str) -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue()}
-    async with serving(fake.hub) as (live_events, url), CLIENTS[client](url, transport, auth) as heard:
-        await heard.until("ready")
+    async with serving(fake.hub) as (live_events, url), CLIENTS[client](url, transport, auth) as received:
+        await received.until("ready")
         fake.publish(1)
-        await heard.until_number(1)
-        # Not from the beginning: nobody knows how long a client takes to start.
+        await received.until_number(1)
+        # Only now, because it is not known how long a client takes to start.
         (subscriber,) = live_events.subscriptions._open
         live_events.subscriptions.renew(subscriber, fake.tokens.issue(seconds=0.1))
-        closed = await heard.until("closed")
+        closed = await received.until("closed")
         assert closed["code"] == "token_expired"
-        await heard.until("disconnect")
+        await received.until("disconnect")
         fake.publish(2)
-        assert heard.numbers == [1]
+        assert received.numbers == [1]
         assert len(live_events.subscriptions) == 0
         assert fake.presence.online == {}
         await eventually(lambda: engine(live_events).connections == {})
         if client == "javascript":
-            assert heard.of("disconnect") == ["io server disconnect"]
+            assert received.of("disconnect") == ["io server disconnect"]
 
 
-async def test_a_token_that_ends_soon_is_no_exception() -> None:
+async def test_a_token_that_expires_soon_is_accepted() -> None:
     fake = FakeHub()
     auth = {"token": fake.tokens.issue(seconds=1.0)}
-    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as heard:
-        assert (await heard.until("ready"))["expiresAt"] == fake.tokens.verify(auth["token"]).expires_at
-        assert (await heard.until("closed"))["code"] == "token_expired"
+    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as received:
+        assert (await received.until("ready"))["expiresAt"] == fake.tokens.verify(auth["token"]).expires_at
+        assert (await received.until("closed"))["code"] == "token_expired"
 
 
-async def test_a_renewed_token_keeps_the_socket() -> None:
+async def test_a_renewed_token_keeps_the_connection() -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (live_events, url),
-        javascript(url, "upgrade", {"token": fake.tokens.issue()}) as heard,
+        javascript(url, "upgrade", {"token": fake.tokens.issue()}) as received,
     ):
-        await heard.until("ready")
+        await received.until("ready")
         (subscriber,) = live_events.subscriptions._open
         live_events.subscriptions.renew(subscriber, fake.tokens.issue(seconds=2))
         newer = fake.tokens.issue(seconds=900)
-        heard.tell("call", "auth", {"token": newer})
-        answer = await heard.until("answer")
+        received.send_command("call", "auth", {"token": newer})
+        answer = await received.until("answer")
         assert answer == {"ok": True, "expiresAt": fake.tokens.verify(newer).expires_at}
         await asyncio.sleep(2.1)
         fake.publish(1)
-        assert await heard.until_number(1) == [1]
-        assert heard.of("closed") == []
+        assert await received.until_number(1) == [1]
+        assert received.of("closed") == []
 
 
-async def test_a_renewal_that_is_refused_changes_nothing() -> None:
+async def test_a_refused_renewal_changes_nothing() -> None:
     fake = FakeHub()
     issue = fake.tokens.issue
     refusals: list[tuple[Any, str]] = [
@@ -196,21 +196,21 @@ async def test_a_renewal_that_is_refused_changes_nothing() -> None:
     ]
     async with (
         serving(fake.hub) as (live_events, url),
-        javascript(url, "websocket", {"token": issue()}) as heard,
+        javascript(url, "websocket", {"token": issue()}) as received,
     ):
-        await heard.until("ready")
+        await received.until("ready")
         (subscriber,) = live_events.subscriptions._open
         live_events.subscriptions.renew(subscriber, issue(seconds=1.0))
         for count, (given, code) in enumerate(refusals, 1):
-            heard.tell("call", "auth", given)
-            answer = await heard.until("answer", count)
+            received.send_command("call", "auth", given)
+            answer = await received.until("answer", count)
             assert (answer["ok"], answer["error"]["code"]) == (False, code)
-        heard.tell("call", "auth")
-        assert (await heard.until("answer", len(refusals) + 1))["ok"] is False
-        assert (await heard.until("closed"))["code"] == "token_expired"
+        received.send_command("call", "auth")
+        assert (await received.until("answer", len(refusals) + 1))["ok"] is False
+        assert (await received.until("closed"))["code"] == "token_expired"
 
 
-async def test_a_revoked_token_closes_its_sockets_at_once_and_no_others() -> None:
+async def test_a_revoked_token_closes_its_connections_at_once_and_no_others() -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (live_events, url),
@@ -218,33 +218,33 @@ async def test_a_revoked_token_closes_its_sockets_at_once_and_no_others() -> Non
         python(url, "polling", {"token": fake.tokens.issue(token_id="a")}) as second,
         python(url, "websocket", {"token": fake.tokens.issue(token_id="b")}) as other,
     ):
-        for heard in (first, second, other):
-            await heard.until("ready")
+        for received in (first, second, other):
+            await received.until("ready")
         fake.tokens.revoke("a")
         assert len(live_events.subscriptions) == 1
-        for heard in (first, second):
-            assert (await heard.until("closed"))["code"] == "unauthorized"
-            await heard.until("disconnect")
+        for received in (first, second):
+            assert (await received.until("closed"))["code"] == "unauthorized"
+            await received.until("disconnect")
         fake.publish(1)
         assert await other.until_number(1) == [1]
         assert first.numbers == second.numbers == []
 
 
-async def test_presence_follows_the_socket() -> None:
+async def test_presence_follows_the_connection() -> None:
     fake = FakeHub()
     async with serving(fake.hub) as (_, url):
-        async with python(url, "websocket", {"token": fake.tokens.issue()}) as heard:
-            await heard.until("ready")
+        async with python(url, "websocket", {"token": fake.tokens.issue()}) as received:
+            await received.until("ready")
             assert len(fake.presence.online) == 1
         await eventually(lambda: not fake.presence.online)
-        async with python(url, "polling", {"token": fake.tokens.issue()}) as heard:
-            await heard.until("ready")
+        async with python(url, "polling", {"token": fake.tokens.issue()}) as received:
+            await received.until("ready")
             assert len(fake.presence.online) == 1
         await eventually(lambda: not fake.presence.online)
         assert fake.metrics.clients == 0
 
 
-async def test_many_clients_come_and_go_and_leave_nothing() -> None:
+async def test_disconnected_clients_leave_no_state_behind() -> None:
     fake = FakeHub()
     limits = Limits(close_timeout=0.1)
     async with serving(fake.hub, limits) as (live_events, url):
@@ -253,8 +253,8 @@ async def test_many_clients_come_and_go_and_leave_nothing() -> None:
         for number in range(12):
             transport = [*TRANSPORTS][number % 3]
             since = {"since": "e1-0"} if number % 2 else {}
-            async with python(url, transport, {"token": token, **since}) as heard:
-                await heard.until("ready")
+            async with python(url, transport, {"token": token, **since}) as received:
+                await received.until("ready")
         server = live_events.socketio
         engineio = engine(live_events)
         await eventually(lambda: not engineio.connections and not engineio.sockets)
@@ -263,5 +263,5 @@ async def test_many_clients_come_and_go_and_leave_nothing() -> None:
         assert not server.server.environ
         assert not server.server.manager.rooms
         assert len(live_events.subscriptions) == 0
-        # Only Engine.IO's watch over its clients remains, which waits.
+        # Only Engine.IO's service task remains.
         await eventually(lambda: len(asyncio.all_tasks()) <= tasks + 2)

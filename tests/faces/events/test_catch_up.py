@@ -1,4 +1,4 @@
-"""Whatever happens while a client reads the past: no gap, no double, no reordering."""
+"""Whatever happens while a client catches up: no gap, no duplicate, no reordering."""
 
 import asyncio
 
@@ -16,8 +16,8 @@ ACTIONS = st.lists(
 )
 
 
-class Story:
-    """Commits and publishes as a hub does: in order, the second after the first, at moments a test draws."""
+class HubActions:
+    """Commits and then publishes in order, as a hub does, at moments that hypothesis chooses."""
 
     def __init__(self, fake: FakeHub, subscriber: RecordingSubscriber) -> None:
         self.fake = fake
@@ -58,7 +58,7 @@ class Story:
     moments=st.lists(st.tuples(ACTIONS, ACTIONS), max_size=8),
     rest=ACTIONS,
 )
-def test_from_any_cursor_through_any_story(
+def test_any_sequence_of_commits_and_publications(
     start: int,
     past: int,
     page: int,
@@ -73,7 +73,7 @@ def test_from_any_cursor_through_any_story(
         position = min(start, past)
         event_filter = EventFilter("default", SESSION if filtered else None)
         subscriber = RecordingSubscriber(event_filter, Limits(page_size=page, catch_up_buffer=buffer))
-        story = Story(fake, subscriber)
+        hub_actions = HubActions(fake, subscriber)
         fanout = Fanout(fake.feed)
         fanout.start()
         subscriber.start_catch_up(position)
@@ -84,18 +84,18 @@ def test_from_any_cursor_through_any_story(
         def before_read() -> None:
             nonlocal after
             before, after = next(reads, ([], ["fast"]))
-            story.act(before)
+            hub_actions.act(before)
 
         fake.store.before_read = before_read
-        fake.store.after_read = lambda: story.act(after)
+        fake.store.after_read = lambda: hub_actions.act(after)
         catching = asyncio.create_task(subscriber.catch_up(fake.hub.store))
         async with asyncio.timeout(5):
             while not catching.done():
                 await asyncio.sleep(0)
                 if subscriber.slow:
-                    story.act(["fast"])
+                    hub_actions.act(["fast"])
             await catching
-        story.act(["fast", *rest, "publish", "fast"])
+        hub_actions.act(["fast", *rest, "publish", "fast"])
         for _ in range(3):
             await asyncio.sleep(0)
         expected = [

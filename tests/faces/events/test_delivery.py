@@ -1,4 +1,4 @@
-"""Every event, in order, once: over every transport, with real clients, also while they change transports."""
+"""Real clients receive every event once and in order, over every transport and during an upgrade."""
 
 import asyncio
 import json
@@ -17,21 +17,21 @@ from tests.support.node import JS, NODE
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_client_hears_everything_once_and_in_order(client: str, transport: str) -> None:
+async def test_a_client_receives_everything_once_and_in_order(client: str, transport: str) -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (_, url),
-        CLIENTS[client](url, transport, {"token": fake.tokens.issue()}) as heard,
+        CLIENTS[client](url, transport, {"token": fake.tokens.issue()}) as received,
     ):
-        ready = await heard.until("ready")
+        ready = await received.until("ready")
         assert ready["resume"] == "none"
         assert ready["cursor"] == "e1-0"
         for number in range(0, 600, 3):
             fake.publish(number, number + 1, number + 2)
             await asyncio.sleep(0)
         fake.publish(600)
-        assert await heard.until_number(600) == list(range(601))
-        assert heard.events[600] == {
+        assert await received.until_number(600) == list(range(601))
+        assert received.events[600] == {
             "type": "message-received", "namespace": "default", "sessionId": SESSION,
             "cursor": "e1-601", "message": 600,
         }  # fmt: skip
@@ -43,7 +43,7 @@ LAST = -1
 
 
 async def publish_until(fake: FakeHub, stop: asyncio.Event) -> None:
-    """About 800 a second, in twos; when told to stop, the last one."""
+    """Publish about 800 events a second in pairs, and LAST when `stop` is set."""
     numbers = count()
     while not stop.is_set():
         fake.publish(next(numbers), next(numbers))
@@ -87,11 +87,11 @@ async def test_late_python_clients_upgrade_in_a_running_stream() -> None:
             await stack.enter_async_context(python(url, "upgrade", {"token": fake.tokens.issue()}))
             for _ in range(5)
         ]
-        for heard in clients:
-            await heard.until("event", 10)
+        for received in clients:
+            await received.until("event", 10)
         stop.set()
         await publishing
-        for heard in clients:
-            *numbers, _ = await heard.until_number(LAST)
+        for received in clients:
+            *numbers, _ = await received.until_number(LAST)
             assert numbers == list(range(numbers[0], numbers[-1] + 1))
         assert fake.store.rows[-2].data.endswith(b'"message":%d}' % clients[0].numbers[-2])

@@ -1,4 +1,4 @@
-"""One tick, one write: and only to those of the namespace who asked for it."""
+"""Events of one loop tick are one write, and only to clients whose filter selects them."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def test_what_is_published_in_one_tick_is_one_write_and_shared() -> None:
     assert fake.hub.feed.head("default") == 4
 
 
-async def test_filters_and_namespaces_choose() -> None:
+async def test_filters_and_namespaces_select() -> None:
     fake = FakeHub()
     all_of_one = RecordingSubscriber(EventFilter("one"))
     session = RecordingSubscriber(EventFilter("one", SESSION))
@@ -57,17 +57,17 @@ async def test_filters_and_namespaces_choose() -> None:
     assert [subscriber.cursors for subscriber in subscribers] == [[1, 2, 3, 4], [1, 3], [3, 4], [4], []]
 
 
-async def test_who_leaves_hears_no_more_also_in_the_middle_of_a_tick() -> None:
+async def test_a_removed_subscriber_receives_nothing_more_even_within_a_tick() -> None:
     fake = FakeHub()
     subscribers = [RecordingSubscriber() for _ in range(3)]
     fanout = started(fake, *subscribers)
 
-    class Leaver(RecordingSubscriber):
+    class Remover(RecordingSubscriber):
         def send(self, batch: object) -> None:
             for subscriber in subscribers[1:]:
                 fanout.remove(subscriber)
 
-    fanout.add(Leaver())
+    fanout.add(Remover())
     fake.publish(1)
     fanout.remove(subscribers[0])
     await tick()
@@ -79,7 +79,7 @@ async def test_who_leaves_hears_no_more_also_in_the_middle_of_a_tick() -> None:
     assert len(fanout) == 1
 
 
-async def test_a_client_that_cannot_be_written_to_is_aborted_off_and_the_others_miss_nothing() -> None:
+async def test_a_subscriber_that_fails_is_aborted_and_the_others_miss_nothing() -> None:
     class Broken(RecordingSubscriber):
         def send(self, batch: object) -> None:
             raise RuntimeError("the handle is closed")
@@ -93,7 +93,7 @@ async def test_a_client_that_cannot_be_written_to_is_aborted_off_and_the_others_
     assert (well.cursors, well.is_aborted) == ([1], False)
 
 
-async def test_closed_it_is_silent() -> None:
+async def test_nothing_is_delivered_after_close() -> None:
     fake = FakeHub()
     subscriber = RecordingSubscriber()
     fanout = started(fake, subscriber)

@@ -1,4 +1,4 @@
-"""The envelopes, read back by the libraries that will read them."""
+"""Encoded events are decoded by the libraries that clients use."""
 
 import json
 
@@ -21,7 +21,7 @@ def event(payload: bytes, cursor: int | None = 7) -> SyncEvent:
 
 
 def texts(data: bytes) -> list[str]:
-    """What a websocket client reads, whole messages all."""
+    """Decode websocket frames and return their texts."""
     reader = Protocol(Side.CLIENT, state=OPEN, max_size=None)
     reader.receive_data(data)
     found: list[str] = []
@@ -33,21 +33,21 @@ def texts(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 125, 126, 65_535, 65_536, 200_000])
-def test_websocket_frames_are_read_back(size: int) -> None:
+def test_websocket_frames_are_decoded(size: int) -> None:
     events = [event(b'"%b"' % (b"x" * size)), event('"ü"'.encode()), event(b"1")]
     found = texts(encode_websocket_frames(events))
     assert [text[:10] for text in found] == ["42/events,"] * 3
     assert [json.loads(text[10:]) for text in found] == [["event", json.loads(sent.data)] for sent in events]
 
 
-def test_engine_packets_say_the_same_as_the_frames() -> None:
+def test_engineio_packets_have_the_same_content_as_the_frames() -> None:
     events = [event('"ü"'.encode()), event(b'{"a":[1]}')]
     found = texts(encode_websocket_frames(events))
     assert [packet.encode() for packet in encode_packets(events)] == found
     assert [packet.encode(b64=True) for packet in encode_packets(events)] == found
 
 
-def test_our_own_events() -> None:
+def test_named_events() -> None:
     assert (
         encode_named_event("ready", b'{"cursor":"e1-7"}').encode() == '42/events,["ready",{"cursor":"e1-7"}]'
     )
@@ -57,7 +57,7 @@ def test_our_own_events() -> None:
     assert encode_sse_event("closed", b"{}") == encode_http_chunk(b"event: closed\ndata: {}\n\n")
 
 
-def test_a_chunk_of_a_stream() -> None:
+def test_an_sse_chunk() -> None:
     transient = event(b"2", cursor=None)
     broken = event(b'{\n"a":\r\n1}')
     body = (

@@ -1,4 +1,4 @@
-"""Nonsense, floods and silence from outside: the connection ends, and nothing else does."""
+"""Invalid packets, too much data and silence close the connection and affect nothing else."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 POLLING = "/socket.io/?EIO=4&transport=polling"
 
-NONSENSE = [
+INVALID_PACKETS = [
     "",
     "x",
     "7",
@@ -40,8 +40,8 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("text", NONSENSE, ids=lambda text: text[:30] or "empty")
-async def test_nonsense_ends_the_connection_and_only_that(
+@pytest.mark.parametrize("text", INVALID_PACKETS, ids=lambda text: text[:30] or "empty")
+async def test_an_invalid_packet_closes_only_its_connection(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = FakeHub()
@@ -59,7 +59,7 @@ async def test_nonsense_ends_the_connection_and_only_that(
 
 
 @pytest.mark.parametrize("text", ["x", "4x", "42/events,[]", "42/events,[5]", "b4AAAA", "45-", "\x1e"])
-async def test_nonsense_in_a_poll_ends_the_client_and_logs_nothing(
+async def test_an_invalid_packet_in_a_poll_closes_the_client_and_logs_nothing(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = FakeHub()
@@ -76,7 +76,7 @@ async def test_nonsense_in_a_poll_ends_the_client_and_logs_nothing(
 
 
 @pytest.mark.parametrize("opcode", [0x81, 0x82])
-async def test_a_frame_over_the_limit_closes_the_socket_before_it_is_read(opcode: int) -> None:
+async def test_a_frame_over_the_limit_closes_the_connection_before_it_is_read(opcode: int) -> None:
     fake = FakeHub()
     async with serving(fake.hub, Limits(message_size=4096)) as (live_events, url):
         async with raw_client(url, {"token": fake.tokens.issue()}) as raw:
@@ -97,7 +97,7 @@ async def test_a_body_over_the_limit_is_refused() -> None:
         assert answer.status_code == 400
 
 
-async def test_events_we_do_not_know_are_ignored() -> None:
+async def test_unknown_events_are_ignored() -> None:
     fake = FakeHub()
     async with serving(fake.hub) as (_, url), raw_client(url, {"token": fake.tokens.issue()}) as raw:
         await raw.event()
@@ -110,7 +110,7 @@ async def test_events_we_do_not_know_are_ignored() -> None:
         assert await raw.numbers(1) == [1]
 
 
-async def test_whoever_shows_no_token_in_time_is_dropped() -> None:
+async def test_a_client_that_does_not_authenticate_in_time_is_disconnected() -> None:
     fake = FakeHub()
     limits = Limits(connect_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
@@ -123,7 +123,7 @@ async def test_whoever_shows_no_token_in_time_is_dropped() -> None:
         await eventually(lambda: not engine(live_events).connections and not engine(live_events).sockets)
 
 
-async def test_whoever_leaves_the_namespace_must_hang_up() -> None:
+async def test_a_client_that_leaves_the_namespace_must_close_its_connection() -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub, Limits(close_timeout=0.2)) as (live_events, url),
@@ -135,7 +135,7 @@ async def test_whoever_leaves_the_namespace_must_hang_up() -> None:
         await raw.wait_closed()
 
 
-async def test_whoever_does_not_read_its_dismissal_is_hung_up_on() -> None:
+async def test_a_client_that_does_not_read_the_closed_event_is_aborted() -> None:
     fake = FakeHub()
     limits = Limits(soft_limit=16 * 1024, close_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url):
@@ -146,11 +146,10 @@ async def test_whoever_does_not_read_its_dismissal_is_hung_up_on() -> None:
             await eventually(lambda: client.is_behind)
             fake.tokens.revoke("a")
             await eventually(lambda: not engine(live_events).connections)
-        # With nothing left of it.
         await eventually(lambda: not live_events.socketio.server.environ)
 
 
-async def test_a_second_connect_to_the_namespace_is_refused_and_the_first_goes_on() -> None:
+async def test_a_second_connect_to_the_namespace_is_refused_and_the_first_continues() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     async with serving(fake.hub) as (live_events, url), raw_client(url, {"token": token}) as raw:
@@ -178,7 +177,7 @@ async def test_tokens_are_not_logged_at_any_level(caplog: pytest.LogCaptureFixtu
     assert token not in "".join(record.getMessage() for record in ours)
 
 
-async def test_a_client_that_vanishes_is_noticed_by_its_pings() -> None:
+async def test_a_client_that_answers_no_pings_is_disconnected() -> None:
     fake = FakeHub()
     limits = Limits(ping_interval=0.1, ping_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:

@@ -1,4 +1,4 @@
-"""The live faces on a real hub with its store, its tokens and its server: also across a restart."""
+"""Live events of a real hub with its store, tokens and server, also across a restart."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +17,7 @@ from tests.hub.scripted import ScriptedRunner, caller, machine
 OWNER = "an-owner-token-of-a-test"
 
 
-async def signed_in(hub: Hub, access_token: str = OWNER, **who: Any) -> str:
+async def sign_in(hub: Hub, access_token: str = OWNER, **who: Any) -> str:
     return (await hub.tokens.exchange(AuthRequest(access_token=access_token, **who))).token
 
 
@@ -39,7 +39,7 @@ async def hub_at(home: Path, port: int = 0) -> AsyncIterator[tuple[Hub, str]]:
         await hub.close()
 
 
-async def test_a_socket_and_a_stream_go_on_after_the_hub_was_restarted(home: Path, free_port: int) -> None:
+async def test_clients_resume_after_a_restart_of_the_hub(home: Path, free_port: int) -> None:
     logs: dict[str, Any] = {}
     info = machine()
     read: list[int] = []
@@ -55,61 +55,63 @@ async def test_a_socket_and_a_stream_go_on_after_the_hub_was_restarted(home: Pat
     async with AsyncExitStack() as stack:
         async with hub_at(home, free_port) as (hub, url), ScriptedRunner(hub, info=info, logs=logs) as runner:
             session = await create(hub, runner)
-            token = await signed_in(hub)
+            token = await sign_in(hub)
             start = f"{hub.store.epoch}-0"
             auth = {"token": token, "since": start, "follow": True}
-            heard = await stack.enter_async_context(javascript(url, "upgrade", auth))
-            await heard.until("ready")
+            received = await stack.enter_async_context(javascript(url, "upgrade", auth))
+            await received.until("ready")
             await runner.append(session, *map(said, range(200)))
             async with subscribed(url, token, since=start) as stream:
                 await stream.next()
                 cursor = await read_until(stream, 100)
-            await heard.until("event", 200)
+            await received.until("event", 200)
         async with hub_at(home, free_port) as (hub, url), ScriptedRunner(hub, info=info, logs=logs) as runner:
             await runner.append(session, *map(said, range(200, 300)))
-            assert (await heard.until("ready", 2))["resume"] == "ok"
+            assert (await received.until("ready", 2))["resume"] == "ok"
             await runner.append(session, *map(said, range(300, 400)))
             async with subscribed(url, token, {"Last-Event-ID": str(cursor)}) as stream:
                 assert (await stream.next())[2]["resume"] == "ok"
                 await read_until(stream, 400)
             assert read == list(range(1, 401))
-            while seqs(heard.events)[-1] != 400:
-                await heard.until("event", len(heard.events) + 1)
-            assert seqs(heard.events) == list(range(1, 401))
-            cursors = [int(event["cursor"].rpartition("-")[2]) for event in heard.events if "cursor" in event]
+            while seqs(received.events)[-1] != 400:
+                await received.until("event", len(received.events) + 1)
+            assert seqs(received.events) == list(range(1, 401))
+            cursors = [
+                int(event["cursor"].rpartition("-")[2]) for event in received.events if "cursor" in event
+            ]
             assert cursors == sorted(set(cursors))
 
 
-async def test_a_client_sees_a_session_live(home: Path) -> None:
+async def test_a_client_receives_the_events_of_a_session(home: Path) -> None:
     async with (
         hub_at(home) as (hub, url),
         ScriptedRunner(hub) as runner,
         ScriptedRunner(hub, "theirs") as foreign,
-        python(url, "websocket", {"token": await signed_in(hub)}) as heard,
+        python(url, "websocket", {"token": await sign_in(hub)}) as received,
     ):
-        await heard.until("ready")
+        await received.until("ready")
         session = await create(hub, runner)
         other = await create(hub, foreign)
         await foreign.append(other, said(1))
         await runner.send_deltas(session, Delta(message_id="m1", kind=DeltaKind.MESSAGE, text="te"))
         await runner.append(session, said(1))
         await hub.sessions.delete(caller(), session)
-        while "session-removed" not in {event["type"] for event in heard.events}:
-            await heard.until("event", len(heard.events) + 1)
-        told = [event for event in heard.events if event.get("sessionId") == session]
-        assert [event["type"] for event in told if event["type"] != "session-updated"] == [
+        while "session-removed" not in {event["type"] for event in received.events}:
+            await received.until("event", len(received.events) + 1)
+        of_session = [event for event in received.events if event.get("sessionId") == session]
+        assert [event["type"] for event in of_session if event["type"] != "session-updated"] == [
             "session-added", "message-delta", "message-received", "session-removed",
         ]  # fmt: skip
-        assert {event["namespace"] for event in heard.events} == {"default"}
+        assert {event["namespace"] for event in received.events} == {"default"}
 
 
-async def test_who_is_online_is_told_to_who_is_online(home: Path) -> None:
+async def test_online_users_receive_the_list_of_online_users(home: Path) -> None:
     def emails(event: dict[str, Any]) -> list[str]:
         return [user["email"] for user in event["users"]]
 
     async with hub_at(home) as (hub, url):
-        anns = await signed_in(hub, email="ann@example.com", client_id="c1", device_type="phone")
-        bobs = await signed_in(hub, email="bob@example.com", client_id="c2")
+        anns = await sign_in(hub, email="ann@example.com", client_id="c1", device_type="phone")
+        bobs = await sign_in(hub, email="bob@example.com", client_id="c2")
         async with python(url, "websocket", {"token": anns, "types": ["online-users-changed"]}) as ann:
             assert emails(await ann.until("event")) == ["ann@example.com"]
             async with subscribed(url, bobs) as stream:
@@ -122,17 +124,20 @@ async def test_who_is_online_is_told_to_who_is_online(home: Path) -> None:
 async def test_a_minted_token_is_renewed_and_revoked(home: Path) -> None:
     async with hub_at(home) as (hub, url):
         minted = await hub.tokens.create(caller(), NewToken(label="reader", scopes=["read"]))
-        token = await signed_in(hub, minted.secret)
-        async with javascript(url, "websocket", {"token": token}) as heard, subscribed(url, token) as stream:
-            await heard.until("ready")
+        token = await sign_in(hub, minted.secret)
+        async with (
+            javascript(url, "websocket", {"token": token}) as received,
+            subscribed(url, token) as stream,
+        ):
+            await received.until("ready")
             await stream.next()
-            heard.tell("call", "auth", {"token": await signed_in(hub, minted.secret)})
-            assert (await heard.until("answer"))["ok"] is True
-            heard.tell("call", "auth", {"token": await signed_in(hub)})
-            assert (await heard.until("answer", 2))["error"]["code"] == "forbidden"
+            received.send_command("call", "auth", {"token": await sign_in(hub, minted.secret)})
+            assert (await received.until("answer"))["ok"] is True
+            received.send_command("call", "auth", {"token": await sign_in(hub)})
+            assert (await received.until("answer", 2))["error"]["code"] == "forbidden"
             await hub.tokens.revoke(caller(), minted.token.id)
-            assert (await heard.until("closed"))["code"] == "unauthorized"
+            assert (await received.until("closed"))["code"] == "unauthorized"
             while (await stream.next())[0] != "closed":
                 continue
-            heard.tell("connect")
-            assert (await heard.until("connect_error"))["data"]["code"] == "unauthorized"
+            received.send_command("connect")
+            assert (await received.until("connect_error"))["data"]["code"] == "unauthorized"

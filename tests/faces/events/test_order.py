@@ -1,4 +1,4 @@
-"""What we write directly never overtakes what Engine.IO's writer holds, nor the other way round."""
+"""Direct writes and packets in the queue of Engine.IO never overtake each other."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def payloads(packets: list[str]) -> list[object]:
     return [value["message"] for name, value in events if name == "event"]
 
 
-async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> None:
+async def test_direct_and_queued_events_keep_their_order_while_the_client_does_not_read() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     numbers = iter(range(1_000_000))
@@ -44,7 +44,7 @@ async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> Non
         client = only_connection(live_events)
         await raw.event()
         await eventually(lambda: client.queue.is_idle)
-        # Direct until the client is behind. Then its acks wait in the queue, and the writer holds the first of them.
+        # Direct until the client is behind. Then its acks are queued, and the writer holds the first of them.
         publish(1000)
         await eventually(lambda: client.is_behind)
         assert client.queue.is_idle
@@ -56,15 +56,15 @@ async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> Non
             await asyncio.sleep(0)
         last = publish(1)
         assert client.queue.qsize() > 900
-        heard: list[str] = []
+        received: list[str] = []
         async with asyncio.timeout(10):
-            while f"[{last}," not in (heard or [""])[-1]:
-                heard.append(await raw.receive())
-        assert payloads(heard) == [[number, TEXT] for number in range(last + 1)]
-        acks = [(index, text) for index, text in enumerate(heard) if text.startswith("43")]
+            while f"[{last}," not in (received or [""])[-1]:
+                received.append(await raw.receive())
+        assert payloads(received) == [[number, TEXT] for number in range(last + 1)]
+        acks = [(index, text) for index, text in enumerate(received) if text.startswith("43")]
         assert [text[10] for _, text in acks] == ["0", "1", "2", "3", "4"]
         assert acks[0][0] == 1000
-        # The queue is drained: direct again.
+        # The queue is empty: direct again.
         await eventually(lambda: client.queue.is_idle)
         publish(3)
         for _ in range(3):
@@ -73,10 +73,10 @@ async def test_both_roads_keep_the_order_while_the_client_does_not_read() -> Non
 
 
 async def test_events_at_every_step_of_an_upgrade() -> None:
-    """The poll that waits, the probe, the poll that ends, the upgrade, the first moment after it."""
+    """Publish during a waiting poll, the probe, the end of the poll, the upgrade and right after it."""
     fake = FakeHub()
     numbers = iter(range(1000))
-    heard: list[str] = []
+    received: list[str] = []
 
     def publish() -> None:
         fake.publish(next(numbers))
@@ -86,9 +86,9 @@ async def test_events_at_every_step_of_an_upgrade() -> None:
         sid = json.loads((await http.get(path)).text[1:])["sid"]
         path += f"&sid={sid}"
         await http.post(path, content=f"40/events,{json.dumps({'token': fake.tokens.issue()})}")
-        heard += (await http.get(path)).text.split("\x1e")
+        received += (await http.get(path)).text.split("\x1e")
         publish()
-        heard += (await http.get(path)).text.split("\x1e")
+        received += (await http.get(path)).text.split("\x1e")
         poll = asyncio.create_task(http.get(path))
         async with raw_websocket(url, f"&sid={sid}") as raw:
             publish()
@@ -96,7 +96,7 @@ async def test_events_at_every_step_of_an_upgrade() -> None:
             publish()
             assert await raw.receive() == "3probe"
             publish()
-            heard += (await poll).text.split("\x1e")
+            received += (await poll).text.split("\x1e")
             publish()
             await asyncio.sleep(0)
             assert (await http.get(path)).text == "6"
@@ -108,12 +108,12 @@ async def test_events_at_every_step_of_an_upgrade() -> None:
             await eventually(lambda: only_connection(live_events).queue.is_idle)
             publish()
             async with asyncio.timeout(5):
-                while len(payloads(heard)) < 9:
-                    heard.append(await raw.receive())
-    assert payloads(heard) == list(range(9))
+                while len(payloads(received)) < 9:
+                    received.append(await raw.receive())
+    assert payloads(received) == list(range(9))
 
 
-async def test_a_failed_upgrade_leaves_the_polling_client_as_it_was() -> None:
+async def test_a_failed_upgrade_keeps_the_polling_client_connected() -> None:
     fake = FakeHub()
     async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         path = "/socket.io/?EIO=4&transport=polling"

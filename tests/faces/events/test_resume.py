@@ -1,4 +1,4 @@
-"""A client that was away, or too slow, goes on where it was: nothing missing, nothing twice."""
+"""A client that was disconnected or too slow resumes at its cursor, without gaps or duplicates."""
 
 import asyncio
 from typing import Any
@@ -15,21 +15,22 @@ from tests.support.eventually import eventually
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_from_a_cursor_to_live_while_events_go_on(client: str, transport: str) -> None:
+async def test_resuming_while_events_are_published(client: str, transport: str) -> None:
     fake = FakeHub()
     fake.publish(*range(1000))
     numbers = iter(range(1000, 100_000))
-    # Published in the middle of each reading, before and after its snapshot.
+    # Published during each read, before and after its snapshot.
     fake.store.before_read = lambda: fake.publish(next(numbers), next(numbers))
     fake.store.after_read = lambda: fake.publish(next(numbers))
     auth = {"token": fake.tokens.issue(), "since": "e1-100"}
-    async with serving(fake.hub) as (_, url), CLIENTS[client](url, transport, auth) as heard:
-        assert (await heard.until("ready"))["resume"] == "ok"
-        await heard.until("event", 900)
+    async with serving(fake.hub) as (_, url), CLIENTS[client](url, transport, auth) as received:
+        assert (await received.until("ready"))["resume"] == "ok"
+        await received.until("event", 900)
         last = next(numbers)
         fake.publish(last)
-        assert await heard.until_number(last) == list(range(100, last + 1))
-        assert heard.log.index(("ready", heard.of("ready")[0])) < heard.log.index(("event", heard.events[0]))
+        assert await received.until_number(last) == list(range(100, last + 1))
+        kinds = [kind for kind, _ in received.log]
+        assert kinds.index("ready") < kinds.index("event")
 
 
 @pytest.mark.parametrize("since", ["e1-11", "e2-5", "-", "", "nonsense", "e1-999999999999999999999", "e1-"])
@@ -37,11 +38,11 @@ async def test_a_cursor_the_hub_cannot_serve_is_a_gap(since: str) -> None:
     fake = FakeHub()
     fake.publish(*range(10))
     auth = {"token": fake.tokens.issue(), "since": since}
-    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as heard:
-        ready = await heard.until("ready")
+    async with serving(fake.hub) as (_, url), python(url, "websocket", auth) as received:
+        ready = await received.until("ready")
         assert (ready["resume"], ready["cursor"]) == ("gap", "e1-10")
         fake.publish(10)
-        assert await heard.until_number(10) == [10]
+        assert await received.until_number(10) == [10]
 
 
 async def test_a_cursor_below_what_is_kept_is_a_gap() -> None:
@@ -50,14 +51,14 @@ async def test_a_cursor_below_what_is_kept_is_a_gap() -> None:
     fake.store.lowest = 5
     async with serving(fake.hub) as (_, url):
         token = fake.tokens.issue()
-        async with python(url, "websocket", {"token": token, "since": "e1-4"}) as heard:
-            assert (await heard.until("ready"))["resume"] == "gap"
-        async with python(url, "websocket", {"token": token, "since": "e1-5"}) as heard:
-            assert (await heard.until("ready"))["resume"] == "ok"
-            assert await heard.until_number(9) == [5, 6, 7, 8, 9]
+        async with python(url, "websocket", {"token": token, "since": "e1-4"}) as received:
+            assert (await received.until("ready"))["resume"] == "gap"
+        async with python(url, "websocket", {"token": token, "since": "e1-5"}) as received:
+            assert (await received.until("ready"))["resume"] == "ok"
+            assert await received.until_number(9) == [5, 6, 7, 8, 9]
 
 
-async def test_filters_apply_to_the_past_and_to_the_present() -> None:
+async def test_filters_apply_to_stored_and_live_events() -> None:
     fake = FakeHub()
     other = "22222222-2222-4222-8222-222222222222"
 
@@ -86,7 +87,7 @@ async def test_filters_apply_to_the_past_and_to_the_present() -> None:
             assert len(of_type.events) == 602
 
 
-async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_go_on() -> None:
+async def test_a_client_that_stops_reading_is_aborted_and_resumes_while_others_continue() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
@@ -110,7 +111,7 @@ async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_g
             assert most < limits.hard_limit + 16 * 1024
             fake.publish([count, text])
             await eventually(lambda: len(live_events.subscriptions) == 1)
-            # What was on its way still arrives, then the connection ends.
+            # What was sent already still arrives, then the connection is closed.
             last = None
             try:
                 while True:
@@ -128,7 +129,7 @@ async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_g
         assert fake.metrics.clients_cut == 1
 
 
-async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
+async def test_a_polling_client_that_stops_polling_is_aborted() -> None:
     import json
 
     import httpx
@@ -150,7 +151,7 @@ async def test_a_polling_client_that_stops_polling_is_cut_off() -> None:
         assert fake.metrics.clients == 0
 
 
-async def test_a_slow_client_that_catches_up_is_never_sent_more_than_it_reads() -> None:
+async def test_a_slow_client_that_catches_up_is_sent_only_as_much_as_it_reads() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
     limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50)
@@ -169,7 +170,7 @@ async def test_a_slow_client_that_catches_up_is_never_sent_more_than_it_reads() 
         assert fake.metrics.clients_cut == 0
 
 
-async def test_a_client_that_stalls_while_it_catches_up_is_cut_off() -> None:
+async def test_a_client_that_stalls_while_it_catches_up_is_aborted() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
     limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50, stall_timeout=0.1)
@@ -179,18 +180,18 @@ async def test_a_client_that_stalls_while_it_catches_up_is_cut_off() -> None:
         await eventually(lambda: not engine(live_events).connections)
 
 
-async def test_the_javascript_client_comes_back_by_itself_and_resumes() -> None:
+async def test_the_javascript_client_reconnects_and_resumes() -> None:
     fake = FakeHub()
     async with serving(fake.hub) as (live_events, url):
         auth = {"token": fake.tokens.issue(), "since": "e1-0", "follow": True}
-        async with javascript(url, "websocket", auth) as heard:
-            await heard.until("ready")
+        async with javascript(url, "websocket", auth) as received:
+            await received.until("ready")
             fake.publish(*range(50))
-            await heard.until_number(49)
+            await received.until_number(49)
             (client,) = engine(live_events).connections.values()
             client.abort()
             fake.publish(*range(50, 100))
-            await heard.until("ready", 2)
+            await received.until("ready", 2)
             fake.publish(100)
-            assert await heard.until_number(100) == list(range(101))
-            assert heard.of("disconnect") == ["transport close"]
+            assert await received.until_number(100) == list(range(101))
+            assert received.of("disconnect") == ["transport close"]

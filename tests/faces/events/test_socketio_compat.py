@@ -1,4 +1,4 @@
-"""When the queue says idle, everything that was taken from it has been dealt with."""
+"""The packet queue of a client, and the validation of what clients send."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def packet(text: str = "x") -> Packet:
     return Packet(MESSAGE, text)
 
 
-async def test_idle_only_while_the_reader_waits_for_more() -> None:
+async def test_the_queue_is_idle_only_while_its_reader_waits() -> None:
     queue = PacketQueue(soft_limit=1000)
     assert not queue.is_idle
     reading = asyncio.create_task(queue.get())
@@ -30,21 +30,21 @@ async def test_idle_only_while_the_reader_waits_for_more() -> None:
     assert not queue.is_idle
     await reading
     assert queue.empty()
-    assert not queue.is_idle, "taken, but who knows whether written"
+    assert not queue.is_idle, "taken, but perhaps not written yet"
     reading = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     assert queue.is_idle
     reading.cancel()
 
 
-async def test_a_reader_that_finds_something_does_not_make_it_idle() -> None:
+async def test_the_queue_is_not_idle_while_its_reader_writes() -> None:
     queue = PacketQueue(soft_limit=1000)
     queue.put_nowait(packet())
     await queue.get()
     assert not queue.is_idle
 
 
-async def test_one_poll_takes_only_so_many() -> None:
+async def test_one_poll_takes_a_limited_number_of_packets() -> None:
     queue = PacketQueue(soft_limit=1000)
     for _ in range(40):
         queue.put_nowait(packet())
@@ -56,10 +56,10 @@ async def test_one_poll_takes_only_so_many() -> None:
             queue.get_nowait()
 
 
-async def test_it_knows_how_much_waits_and_says_when_it_is_no_longer_behind() -> None:
+async def test_the_queue_counts_characters_and_reports_when_it_is_no_longer_behind() -> None:
     queue = PacketQueue(soft_limit=100)
-    told: list[int] = []
-    queue.on_writable = lambda: told.append(queue.size)
+    reported: list[int] = []
+    queue.on_writable = lambda: reported.append(queue.size)
     for _ in range(5):
         queue.put_nowait(packet("x" * 40))
     queue.put_nowait(None)
@@ -68,7 +68,7 @@ async def test_it_knows_how_much_waits_and_says_when_it_is_no_longer_behind() ->
         await queue.get()
     assert (queue.size, queue.is_behind) == (80, False)
     await asyncio.sleep(0)
-    assert told == [80], "once"
+    assert reported == [80], "once"
     for _ in range(3):
         await queue.get()
     assert queue.size == 0
@@ -77,7 +77,7 @@ async def test_it_knows_how_much_waits_and_says_when_it_is_no_longer_behind() ->
 @pytest.mark.parametrize(
     "text", ["1", "2probe", "3", "5", "6", '40/events,{"token":"x"}', "41/events,", "42[]", "43"]
 )
-def test_what_a_client_says_is_let_through(text: str) -> None:
+def test_valid_packets_pass(text: str) -> None:
     assert is_valid_packet(text)
     assert check_payload(text.encode()) == text.encode()
     assert check_payload(f"3\x1e{text}".encode()) == f"3\x1e{text}".encode()
@@ -86,13 +86,13 @@ def test_what_a_client_says_is_let_through(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "0", "0{}", "2", "2x", "3probe", "4", "4[]", "44", "45", "46", "49", "7", "b4", "²"]
 )
-def test_anything_else_is_a_hang_up(text: str) -> None:
+def test_an_invalid_packet_becomes_a_close_packet(text: str) -> None:
     assert not is_valid_packet(text)
     assert check_payload(text.encode()) == CLOSE_PACKET
     assert check_payload(f"3\x1e{text}".encode()) == CLOSE_PACKET
 
 
-def test_bytes_that_are_no_text_are_a_hang_up() -> None:
+def test_invalid_utf8_becomes_a_close_packet() -> None:
     assert check_payload(b"42\xff") == CLOSE_PACKET
 
 
@@ -100,12 +100,12 @@ def test_bytes_that_are_no_text_are_a_hang_up() -> None:
     "text",
     ["2/x,[]", "2/x,{}", "2/x,[1]", '2/x,["connect"]', '2["disconnect",1]', "2/x,[", "51-[]", "4"],
 )
-def test_packets_without_sense_are_refused(text: str) -> None:
+def test_invalid_socketio_packets_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not|unexpected"):
         SocketIOPacket(encoded_packet=text)
 
 
-def test_an_event_and_its_ack_id_are_read() -> None:
+def test_an_event_with_an_ack_id_is_decoded() -> None:
     packet = SocketIOPacket(encoded_packet='2/events,12["auth",{"token":"t"}]')
     assert (packet.namespace, packet.id, packet.data) == ("/events", 12, ["auth", {"token": "t"}])
 

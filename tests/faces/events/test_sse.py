@@ -1,4 +1,4 @@
-"""The same stream over plain HTTP: what a browser's EventSource and the SDK read."""
+"""Live events as Server-Sent Events, as the browser's EventSource and the SDK read them."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def test_a_cursor_the_hub_cannot_serve_is_a_gap(cursor: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["header", "query", "both"])
-async def test_from_a_cursor_to_live_while_events_go_on(how: str) -> None:
+async def test_resuming_while_events_are_published(how: str) -> None:
     fake = FakeHub()
     fake.publish(*range(1000))
     numbers = iter(range(1000, 100_000))
@@ -79,11 +79,11 @@ async def test_from_a_cursor_to_live_while_events_go_on(how: str) -> None:
     ):
         name, id, ready = await stream.next()
         assert (name, id, ready["resume"]) == ("ready", "e1-100", "ok")
-        heard = await stream.numbers(999)
+        received = await stream.numbers(999)
         last = next(numbers)
         fake.publish(last)
-        heard += await stream.numbers(last)
-        assert heard == list(range(100, last + 1))
+        received += await stream.numbers(last)
+        assert received == list(range(100, last + 1))
 
 
 async def test_filters_and_namespaces() -> None:
@@ -140,7 +140,7 @@ async def test_a_refusal_says_why(headers: dict[str, str], query: str, status: i
         assert len(live_events.subscriptions) == 0
 
 
-async def test_a_stream_has_no_head() -> None:
+async def test_head_is_not_allowed() -> None:
     fake = FakeHub()
     headers = {"Authorization": f"Bearer {fake.tokens.issue()}"}
     async with serving(fake.hub) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
@@ -149,7 +149,7 @@ async def test_a_stream_has_no_head() -> None:
         assert len(live_events.subscriptions) == 0
 
 
-async def test_the_end_of_the_token_is_the_end_of_the_stream() -> None:
+async def test_the_stream_ends_when_the_token_expires() -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (live_events, url),
@@ -181,7 +181,7 @@ async def test_a_revoked_token_ends_its_streams_at_once() -> None:
         assert await other.numbers(1) == [1]
 
 
-async def test_a_silent_stream_has_a_heartbeat() -> None:
+async def test_an_idle_stream_has_a_heartbeat() -> None:
     fake = FakeHub()
     limits = Limits(heartbeat_interval=0.05)
     async with serving(fake.hub, limits) as (live_events, url):
@@ -213,7 +213,7 @@ async def raw_stream(
         yield reader, writer
 
 
-async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_go_on() -> None:
+async def test_a_client_that_stops_reading_is_aborted_and_resumes_while_others_continue() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
@@ -238,9 +238,9 @@ async def test_a_client_that_stops_reading_is_cut_off_and_resumes_while_others_g
             cursor = whole[: whole.rindex(b"\ndata: ")].rpartition(b"id: ")[2].decode()
         await eventually(lambda: len(live_events.subscriptions) == 1)
         assert len(live_events.sse._streams) == 1
-        heard = [(await other.next())[2]["message"][0] for _ in range(count + 1)]
-        assert heard == list(range(count + 1))
-        # It may have got the beginning of one more: it resumes before that one.
+        received = [(await other.next())[2]["message"][0] for _ in range(count + 1)]
+        assert received == list(range(count + 1))
+        # The last event may be incomplete, so resume before it.
         at = int(cursor.removeprefix("e1-")) - 1
         async with subscribed(url, token, {"Last-Event-ID": f"e1-{at}"}) as again:
             assert (await again.next())[2]["resume"] == "ok"
@@ -263,24 +263,24 @@ async def test_deltas_are_dropped_and_states_kept_for_a_client_that_is_behind() 
             fake.transient([number], type="online-users-changed", subject=None, merge_key="users")
             await asyncio.sleep(0)
         fake.publish("stored")
-        heard = b""
+        received = b""
         async with asyncio.timeout(10):
-            while b'"users":[49]' not in heard:
-                heard += await reader.read(100_000)
-        assert b"message-delta" not in heard
-        assert heard.count(b"online-users-changed") == 1
-        assert b'"message":"stored"' in heard
+            while b'"users":[49]' not in received:
+                received += await reader.read(100_000)
+        assert b"message-delta" not in received
+        assert received.count(b"online-users-changed") == 1
+        assert b'"message":"stored"' in received
         fake.transient({"text": "live again"})
         async with asyncio.timeout(10):
-            while b"live again" not in heard:
-                heard += await reader.read(100_000)
+            while b"live again" not in received:
+                received += await reader.read(100_000)
 
 
-async def test_two_hundred_streams_come_and_go_and_leave_nothing() -> None:
+async def test_two_hundred_closed_streams_leave_no_state_behind() -> None:
     fake = FakeHub()
     fake.publish(*range(100))
     token = fake.tokens.issue()
-    # Who has pipelined another request is read no more; that it is gone is noticed by the heartbeat.
+    # The server no longer reads from a client that has pipelined a request; the heartbeat notices that it is gone.
     async with serving(fake.hub, Limits(heartbeat_interval=0.1)) as (live_events, url):
         tasks = len(asyncio.all_tasks())
         for number in range(200):
@@ -296,7 +296,7 @@ async def test_two_hundred_streams_come_and_go_and_leave_nothing() -> None:
         assert len(live_events.subscriptions._fanout) == 0
 
 
-async def test_open_streams_and_sockets_do_not_hold_up_the_end_of_the_server() -> None:
+async def test_open_streams_and_polls_do_not_delay_the_shutdown() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""What a client is given when it keeps up, when it is behind, and when it is too far behind."""
+"""What a client is sent when it keeps up, when it is behind, and when it is too far behind."""
 
 from farsteer.faces.events.frames import Batch
 from farsteer.faces.events.options import Limits
@@ -18,7 +18,7 @@ def state(value: int, key: str = "users") -> SyncEvent:
     return sync_event("default", "online-users-changed", None, b"[%d]" % value, merge_key=key)
 
 
-def test_a_live_client_gets_the_batch_as_it_is() -> None:
+def test_a_live_client_gets_the_unchanged_batch() -> None:
     subscriber = RecordingSubscriber()
     batch = Batch([stored(1), delta(), stored(2)])
     subscriber.deliver(batch)
@@ -34,7 +34,7 @@ async def test_a_client_that_catches_up_gets_nothing_live() -> None:
     assert subscriber.batches == []
 
 
-def test_what_it_has_already_is_left_out() -> None:
+def test_events_up_to_the_cursor_are_left_out() -> None:
     subscriber = RecordingSubscriber()
     subscriber.cursor = 2
     subscriber.deliver(Batch([stored(1), stored(2), delta(), stored(3)]))
@@ -43,7 +43,7 @@ def test_what_it_has_already_is_left_out() -> None:
     assert subscriber.cursors == [None, 3]
 
 
-def test_behind_it_gets_what_is_stored_and_later_the_latest_states() -> None:
+def test_a_client_that_is_behind_gets_stored_events_and_later_the_latest_states() -> None:
     subscriber = RecordingSubscriber()
     subscriber.slow = True
     subscriber.deliver(Batch([stored(1), delta(), state(1)]))
@@ -59,7 +59,7 @@ def test_behind_it_gets_what_is_stored_and_later_the_latest_states() -> None:
     assert subscriber.events[3:] == [delta()]
 
 
-def test_states_come_before_what_follows_even_if_nobody_said_it_is_writable() -> None:
+def test_held_states_are_sent_before_the_next_batch() -> None:
     subscriber = RecordingSubscriber()
     subscriber.slow = True
     subscriber.deliver(Batch([state(1)]))
@@ -68,7 +68,7 @@ def test_states_come_before_what_follows_even_if_nobody_said_it_is_writable() ->
     assert subscriber.events == [state(1), stored(1)]
 
 
-def test_states_that_wait_are_few() -> None:
+def test_the_number_of_held_states_is_limited() -> None:
     subscriber = RecordingSubscriber(limits=Limits(held_states=3))
     subscriber.slow = True
     for number in range(10):
@@ -78,7 +78,7 @@ def test_states_that_wait_are_few() -> None:
     assert [event.merge_key for event in subscriber.events] == ["key 7", "key 8", "key 9"]
 
 
-def test_past_the_hard_limit_it_is_aborted_off() -> None:
+def test_a_client_past_the_hard_limit_is_aborted() -> None:
     subscriber = RecordingSubscriber(limits=Limits(hard_limit=1000))
     subscriber.slow = True
     subscriber.unsent = 1000
@@ -92,7 +92,7 @@ def test_past_the_hard_limit_it_is_aborted_off() -> None:
     assert subscriber.metrics.clients_cut == 1
 
 
-def test_a_batch_is_encoded_once_for_all() -> None:
+def test_a_batch_is_encoded_once() -> None:
     calls: list[int] = []
 
     def encoder(events: object) -> bytes:

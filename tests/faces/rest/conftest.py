@@ -1,4 +1,4 @@
-"""A running Farsteer for each test, and its owner signed in."""
+"""A running hub for each test, and its owner signed in."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,7 +16,7 @@ async def stack(home: Path) -> AsyncIterator[Stack]:
 
 @pytest.fixture
 async def hub_only(home: Path) -> AsyncIterator[Stack]:
-    """No machine: it starts faster."""
+    """Without a runner, which makes it start faster."""
     async with farsteer(home, with_runner=False) as stack:
         yield stack
 

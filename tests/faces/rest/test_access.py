@@ -1,4 +1,4 @@
-"""Default deny: every route needs a token with its scope, and the OpenAPI document says exactly that."""
+"""Every route needs a token with its scope unless it is declared open, and the OpenAPI document says the same."""
 
 import re
 from contextlib import AsyncExitStack
@@ -36,7 +36,7 @@ def stack(hub_only: Stack) -> Stack:
     return hub_only
 
 
-async def test_every_route_but_the_open_ones_needs_a_token(stack: Stack) -> None:
+async def test_every_route_that_is_not_open_needs_a_token(stack: Stack) -> None:
     nobody = await stack.connect()
     document = (await nobody.get("/openapi.json")).json()
     walked = set[tuple[str, str]]()
@@ -55,7 +55,7 @@ async def test_every_route_but_the_open_ones_needs_a_token(stack: Stack) -> None
     assert walked == {(endpoint.method, endpoint.path) for endpoint in TABLE} | {("GET", "/api/events")}
 
 
-NO_JWT = [
+INVALID_JWTS = [
     "",
     "Bearer",
     "Bearer x",
@@ -67,28 +67,28 @@ NO_JWT = [
 ]
 
 
-async def test_what_is_no_jwt_is_no_token(stack: Stack) -> None:
+async def test_an_invalid_jwt_is_refused(stack: Stack) -> None:
     nobody = await stack.connect()
-    for token in NO_JWT:
+    for token in INVALID_JWTS:
         for endpoint in TABLE:
             if endpoint.scope is not None and not endpoint.accepts_access_token:
                 assert (await call(nobody, endpoint, token)).status_code == 401, (endpoint.path, token)
 
 
-async def test_a_token_in_the_query_is_none(stack: Stack, owner: Account) -> None:
+async def test_a_token_in_the_query_is_refused(stack: Stack, owner: Account) -> None:
     nobody = await stack.connect()
     jwt = owner.headers["authorization"].removeprefix("Bearer ")
     assert (await nobody.get("/api/machines", params={"token": jwt})).status_code == 401
 
 
-async def test_two_tokens_are_none(stack: Stack, owner: Account) -> None:
+async def test_two_authorization_headers_are_refused(stack: Stack, owner: Account) -> None:
     nobody = await stack.connect()
     token = owner.headers["authorization"]
     headers = [("authorization", token), ("authorization", token)]
     assert (await nobody.get("/api/machines", headers=headers)).status_code == 401
 
 
-async def test_a_token_can_do_what_its_scope_says_and_nothing_else(stack: Stack, owner: Account) -> None:
+async def test_a_token_is_limited_to_its_scopes(stack: Stack, owner: Account) -> None:
     for scope in (Scope.READ, Scope.WRITE, Scope.APPROVE, Scope.ADMIN):
         made = await owner.post_json("/api/tokens", {"label": scope.value, "scopes": [scope.value]}, 201)
         account = await stack.sign_in(made["secret"])
@@ -104,7 +104,7 @@ async def test_a_token_can_do_what_its_scope_says_and_nothing_else(stack: Stack,
             )
 
 
-async def test_a_revoked_token_ends_at_once(stack: Stack, owner: Account) -> None:
+async def test_a_revoked_token_is_refused_at_once(stack: Stack, owner: Account) -> None:
     made = await owner.post_json("/api/tokens", {"label": "short"}, 201)
     account = await stack.sign_in(made["secret"])
     await account.get_json("/api/machines")
@@ -115,7 +115,7 @@ async def test_a_revoked_token_ends_at_once(stack: Stack, owner: Account) -> Non
     assert again.status_code == 401
 
 
-async def test_an_expired_jwt_says_so(home: Path) -> None:
+async def test_an_expired_jwt_has_its_own_error_code(home: Path) -> None:
     now = [1_800_000_000_000]
     async with AsyncExitStack() as opened:
         hub = await Hub.open(home, OWNER, clock=lambda: now[0])
@@ -132,7 +132,7 @@ async def test_an_expired_jwt_says_so(home: Path) -> None:
             assert response.json()["error"]["code"] == "token_expired"
 
 
-async def test_guessing_is_slowed_down(stack: Stack) -> None:
+async def test_failed_sign_ins_are_limited(stack: Stack) -> None:
     nobody = await stack.connect()
     guesses = 0
     while (response := await nobody.post("/api/auth", json={"accessToken": "guess"})).status_code == 401:
@@ -143,7 +143,7 @@ async def test_guessing_is_slowed_down(stack: Stack) -> None:
     assert int(response.headers["retry-after"]) >= 1
 
 
-async def test_metrics_take_a_jwt_or_an_access_token(stack: Stack, owner: Account) -> None:
+async def test_metrics_accept_a_jwt_or_an_access_token(stack: Stack, owner: Account) -> None:
     nobody = await stack.connect()
     for token in (owner.headers["authorization"], f"Bearer {OWNER}"):
         response = await nobody.get("/metrics", headers={"authorization": token})
@@ -152,7 +152,7 @@ async def test_metrics_take_a_jwt_or_an_access_token(stack: Stack, owner: Accoun
     assert (await nobody.get("/metrics")).status_code == 401
 
 
-async def test_the_guard_stands_before_every_face(stack: Stack, owner: Account) -> None:
+async def test_the_guard_protects_every_face(stack: Stack, owner: Account) -> None:
     for path in ("/api/machines", "/api/events", "/socket.io/?EIO=4&transport=polling", "/health"):
         foreign = await owner.get(path, headers={"host": "evil.example"})
         assert foreign.status_code == 403, path
@@ -162,7 +162,7 @@ async def test_the_guard_stands_before_every_face(stack: Stack, owner: Account) 
         assert page.json()["error"]["code"] == "origin_not_allowed"
 
 
-async def test_a_configured_page_may_use_every_face(home: Path) -> None:
+async def test_a_configured_origin_may_use_every_face(home: Path) -> None:
     async with farsteer(home, with_runner=False, allowed_origins=("https://app.example",)) as stack:
         owner = await stack.sign_in()
         page = {"origin": "https://app.example"}

@@ -1,4 +1,4 @@
-"""Approvals over the API: one inbox, one answer, and no answer is never a yes."""
+"""Approvals over the API: the inbox of all sessions, and one answer each."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ from tests.support.stack import Account, Stack
 
 
 async def waiting(stack: Stack, owner: Account, text: str) -> tuple[str, dict[str, Any]]:
-    """A session whose turn waits for a person, and what it waits for."""
+    """Return a session whose turn waits for an approval, and the approval."""
     session_id = await stack.create(owner)
     await owner.say(session_id, text)
     session = await owner.until(session_id, "waiting")
@@ -29,7 +29,7 @@ async def answers(owner: Account, session_id: str) -> list[str]:
     return [entry["content"]["text"] for entry in log if entry["content"]["kind"] == "agent_message"]
 
 
-async def test_the_inbox_spans_sessions(stack: Stack, owner: Account) -> None:
+async def test_the_inbox_lists_all_sessions(stack: Stack, owner: Account) -> None:
     first, one = await waiting(stack, owner, "run echo one")
     second, two = await waiting(stack, owner, "ask")
     inbox = (await owner.get_json("/api/approvals"))["approvals"]
@@ -40,7 +40,7 @@ async def test_the_inbox_spans_sessions(stack: Stack, owner: Account) -> None:
     assert [entry["approval"]["kind"] for entry in inbox] == ["permission", "question"]
 
 
-async def test_an_empty_approve_is_a_yes_to_this_once(stack: Stack, owner: Account) -> None:
+async def test_approve_without_a_body_approves_once(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "write notes.txt hello")
     response = await owner.post(address(session_id, approval, "approve"))
     assert response.status_code == 200
@@ -50,7 +50,7 @@ async def test_an_empty_approve_is_a_yes_to_this_once(stack: Stack, owner: Accou
     assert (await owner.get_json("/api/approvals"))["approvals"] == []
 
 
-async def test_an_empty_deny_is_a_no(stack: Stack, owner: Account) -> None:
+async def test_deny_without_a_body_denies(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "write notes.txt hello")
     response = await owner.post(address(session_id, approval, "deny"))
     assert response.json()["outcome"] == "denied"
@@ -58,7 +58,7 @@ async def test_an_empty_deny_is_a_no(stack: Stack, owner: Account) -> None:
     assert not wrote_notes(stack)
 
 
-async def test_abort_refuses_and_ends_the_turn(stack: Stack, owner: Account) -> None:
+async def test_abort_denies_and_ends_the_turn(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "write notes.txt hello")
     await owner.post_json(address(session_id, approval, "deny"), {"decision": "abort"})
     await owner.until(session_id, "idle")
@@ -69,7 +69,7 @@ async def test_abort_refuses_and_ends_the_turn(stack: Stack, owner: Account) -> 
     assert not wrote_notes(stack)
 
 
-async def test_the_first_answer_wins_and_the_second_is_told(stack: Stack, owner: Account) -> None:
+async def test_the_first_answer_wins_and_the_second_is_refused(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "run echo hello")
     await owner.post_json(address(session_id, approval, "deny"))
     second = await owner.post(address(session_id, approval, "approve"))
@@ -80,7 +80,7 @@ async def test_the_first_answer_wins_and_the_second_is_told(stack: Stack, owner:
     assert error["details"]["by"]
 
 
-async def test_a_question_takes_answers_of_its_own(stack: Stack, owner: Account) -> None:
+async def test_a_question_is_answered_with_texts(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "ask")
     approve = address(session_id, approval, "approve")
     for wrong in ({}, {"answers": {}}, {"answers": {"colour": ["mauve"]}}, {"answers": {"taste": ["red"]}}):
@@ -90,14 +90,14 @@ async def test_a_question_takes_answers_of_its_own(stack: Stack, owner: Account)
     assert "You chose colour: green." in await answers(owner, session_id)
 
 
-async def test_a_plan_is_answered_at_the_same_place(stack: Stack, owner: Account) -> None:
+async def test_a_plan_is_answered_with_the_same_endpoint(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "plan")
     assert approval["kind"] == "plan"
     await owner.post_json(address(session_id, approval, "deny"), {"message": "not now"})
     assert "I drop the plan: not now" in await answers(owner, session_id)
 
 
-async def test_an_option_must_exist_and_agree(stack: Stack, owner: Account) -> None:
+async def test_an_option_must_exist_and_match_the_decision(stack: Stack, owner: Account) -> None:
     session_id, approval = await waiting(stack, owner, "run echo hello")
     refused = await owner.post(
         address(session_id, approval, "approve"), json={"optionId": "allow everything"}
@@ -109,7 +109,7 @@ async def test_an_option_must_exist_and_agree(stack: Stack, owner: Account) -> N
     assert (await owner.session(session_id))["status"] == "waiting"
 
 
-async def test_an_approval_that_is_not_there(stack: Stack, owner: Account) -> None:
+async def test_an_unknown_approval_is_not_found(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     for name in ("nothing", "..%2f..", "x" * 200):
         response = await owner.post(f"/api/sessions/{session_id}/permissions/{name}/approve")

@@ -1,4 +1,4 @@
-"""A deleted session is gone: its rows, its files, on the hub and on its machine, and nobody brings it back."""
+"""Deleting a session removes its rows and files on the hub and on its machine, and nothing restores it."""
 
 import sqlite3
 from base64 import b64encode
@@ -10,7 +10,7 @@ from tests.support.stack import Account, Stack
 
 
 def rows_with(path: Path, id: str) -> dict[str, int]:
-    """How many rows of each table of a database mention `id`."""
+    """Return the number of rows that mention `id`, by table."""
     found: dict[str, int] = {}
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -25,17 +25,17 @@ def rows_with(path: Path, id: str) -> dict[str, int]:
 
 
 def left_of(home: Path, id: str) -> tuple[dict[str, int], dict[str, int], list[str]]:
-    """What mentions a session: rows of the hub, rows of the runner, files of its agent."""
+    """Return what mentions a session: rows of the hub, rows of the runner, files of its agent."""
     files = sorted(path.name for path in (home / "agents").rglob("*") if id in path.name)
     return rows_with(home / "hub.db", id), rows_with(home / "runner.db", id), files
 
 
 GONE = ({"sessions": 1, "log": 1}, {}, [])
-"""The tombstone that keeps late writers out, and the event that says so."""
+"""The tombstone that stops late writers, and the event of the deletion."""
 
 
 async def session(stack: Stack, owner: Account) -> str:
-    """One that has left traces wherever a session can."""
+    """Create a session with rows in every table that can hold some."""
     id = await stack.create(owner)
     file = {"name": "a.txt", "data": b64encode(b"a secret").decode()}
     await owner.say(id, "hello", attachments=[file])
@@ -51,16 +51,14 @@ async def session(stack: Stack, owner: Account) -> str:
     return id
 
 
-async def test_nothing_of_a_deleted_session_is_left(stack: Stack, owner: Account) -> None:
+async def test_a_deleted_session_leaves_nothing(stack: Stack, owner: Account) -> None:
     id = await session(stack, owner)
     await owner.delete(f"/api/sessions/{id}")
     await owner.get_json(f"/api/sessions/{id}", 404)
     await eventually(lambda: left_of(stack.home, id) == GONE)
 
 
-async def test_what_a_session_left_behind_when_it_began_anew_goes_with_it(
-    stack: Stack, owner: Account
-) -> None:
+async def test_the_conversation_before_a_rewind_is_deleted_too(stack: Stack, owner: Account) -> None:
     id = await stack.create(owner)
     log = await owner.turn(id, "hello")
     (first,) = [entry["seq"] for entry in log if entry["content"]["kind"] == "user_message"]
@@ -75,16 +73,16 @@ async def test_what_a_session_left_behind_when_it_began_anew_goes_with_it(
     assert left_of(stack.home, native) == ({}, {}, [])
 
 
-async def test_a_machine_that_was_away_deletes_when_it_is_back(stack: Stack, owner: Account) -> None:
+async def test_a_disconnected_machine_deletes_when_it_reconnects(stack: Stack, owner: Account) -> None:
     id = await session(stack, owner)
     await stack.stop_runner()
     await owner.delete(f"/api/sessions/{id}")
-    assert left_of(stack.home, id)[2], "its files are where nobody could delete them"
+    assert left_of(stack.home, id)[2], "its files remain while the machine is offline"
     await stack.start_runner()
     await eventually(lambda: left_of(stack.home, id) == GONE)
 
 
-async def test_an_agent_that_is_busy_does_not_bring_it_back(stack: Stack, owner: Account) -> None:
+async def test_a_busy_agent_does_not_restore_the_session(stack: Stack, owner: Account) -> None:
     id = await session(stack, owner)
     await owner.say(id, "work 1000 0.05")
     await owner.until(id, "working")

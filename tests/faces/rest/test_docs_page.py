@@ -1,4 +1,4 @@
-"""The page for people: readable without scripts, complete, and made of nothing but itself."""
+"""The documentation page is complete, needs no scripts and loads nothing."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ PAGE = render(document(TABLE))
 
 
 class Elements(HTMLParser):
-    """Checks that elements nest, and collects what they refer to."""
+    """Checks that elements are nested correctly, and collects ids and links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_it_is_sound_html_that_needs_nothing_else() -> None:
+def test_the_page_is_valid_html_without_external_resources() -> None:
     elements = Elements()
     elements.feed(PAGE)
     assert not elements.open
@@ -51,7 +51,7 @@ def test_it_is_sound_html_that_needs_nothing_else() -> None:
     assert {link.removeprefix("#") for link in elements.links - {"/openapi.json"}} <= elements.ids
 
 
-def test_the_policy_allows_its_own_style_and_nothing_else() -> None:
+def test_the_policy_allows_only_its_own_style() -> None:
     style = re.search(r"<style>(.*?)</style>", PAGE, re.DOTALL)
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
@@ -64,7 +64,7 @@ def test_every_endpoint_is_shown() -> None:
         assert endpoint.summary.replace("'", "&#x27;") in PAGE
 
 
-def test_every_curl_is_a_command_a_shell_understands() -> None:
+def test_every_curl_command_can_be_parsed_by_a_shell() -> None:
     commands = [unescape(text) for text in re.findall(r"<pre>(curl .*?)</pre>", PAGE, re.DOTALL)]
     assert len(commands) == len(TABLE)
     for command in commands:
@@ -75,7 +75,7 @@ def test_every_curl_is_a_command_a_shell_understands() -> None:
             assert msgspec.json.decode(words[words.index("-d") + 1])
 
 
-def test_what_the_document_says_is_shown_as_text() -> None:
+def test_text_of_the_document_is_escaped() -> None:
     hostile = document(TABLE)
     hostile["info"]["description"] = "<script>alert(1)</script>"
     assert "<script>" not in render(hostile)

@@ -1,4 +1,4 @@
-"""GET /api/sessions/{id}/export: a download that is whole, or visibly not."""
+"""GET /api/sessions/{id}/export: a download that is complete, or recognisably incomplete."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -18,10 +18,10 @@ from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Account, Stack
 
 MESSAGES = 60
-"""Of half a megabyte: more than all buffers between a server and its client hold."""
+"""Of half a megabyte each: more than the buffers between server and client hold."""
 
 
-async def test_a_session_is_downloaded_in_both_forms(stack: Stack, owner: Account) -> None:
+async def test_a_session_is_exported_in_both_formats(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner, title="the login bug")
     log = await owner.turn(session_id, "hello")
     path = f"/api/sessions/{session_id}/export"
@@ -54,7 +54,7 @@ async def test_a_title_that_is_not_ascii_is_offered_as_a_second_filename(
     assert response.headers["content-disposition"] == expected
 
 
-async def test_what_is_not_ones_own_or_no_format_is_refused(stack: Stack, owner: Account) -> None:
+async def test_a_foreign_session_or_an_unknown_format_is_refused(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     path = f"/api/sessions/{session_id}/export"
     await owner.get_json(path, 400, format="pdf")
@@ -70,7 +70,7 @@ async def long_session(hub: Hub, runner: ScriptedRunner) -> str:
     return session_id
 
 
-async def test_a_client_that_goes_away_stops_its_export(
+async def test_a_client_that_disconnects_stops_its_export(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 1)
@@ -97,10 +97,10 @@ async def test_a_client_that_goes_away_stops_its_export(
             assert response.status_code == 200
             await anext(response.aiter_raw())
         await eventually(lambda: running[0].ag_frame is None)  # pyright: ignore[reportAttributeAccessIssue]
-        assert len(pages) < MESSAGES, "nothing is read for somebody who is gone"
+        assert len(pages) < MESSAGES, "nothing is read after the client has disconnected"
 
 
-async def test_an_export_that_fails_on_the_way_does_not_look_whole(
+async def test_an_export_that_fails_midway_is_recognisably_incomplete(
     hub_only: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exports, "_PAGE_SIZE", 1)

@@ -1,4 +1,4 @@
-"""A conversation moves in: listed, adopted and continued, over REST, with the real demo agent."""
+"""Conversations of the demo agent are listed, imported and continued over the API."""
 
 import shutil
 from pathlib import Path
@@ -64,11 +64,11 @@ async def test_a_conversation_is_continued_elsewhere_and_the_agent_remembers(
         assert files
         await owner.delete(f"/api/sessions/{native}")
         again = await owner.post_json(f"{machine}/import", adopt)
-        assert again["sessionId"] != native, "an id that was deleted is not given again"
+        assert again["sessionId"] != native, "a deleted id is not used again"
         assert [*(other / "agents").rglob(f"{native}*")] == files
 
 
-async def test_what_cannot_be_adopted_is_refused_step_by_step(stack: Stack, owner: Account) -> None:
+async def test_a_failed_import_reports_its_steps(stack: Stack, owner: Account) -> None:
     machine = f"/api/machines/{await machine_of(owner)}"
     missing = await owner.post_json(f"{machine}/import", {"agent": "demo", "nativeId": new_id()}, 422)
     assert missing["type"] == "error"

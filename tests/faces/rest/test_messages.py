@@ -1,4 +1,4 @@
-"""Messages over the API: sent once, answered in order, paged by seq, cleared, taken back."""
+"""Messages over the API: send, list, clear and cancel."""
 
 import base64
 from typing import Any
@@ -7,7 +7,7 @@ from tests.support.eventually import eventually
 from tests.support.stack import Account, Stack
 
 
-async def test_a_message_is_accepted_answered_and_kept(stack: Stack, owner: Account) -> None:
+async def test_a_message_is_accepted_answered_and_stored(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     accepted = await owner.post_json(
         f"/api/sessions/{session_id}/messages", {"text": "say hello", "localId": "mine"}, 202
@@ -41,7 +41,7 @@ async def test_the_same_local_id_is_the_same_message(stack: Stack, owner: Accoun
     assert sum(entry["role"] == "user" for entry in log) == 1
 
 
-async def test_pages_by_seq(stack: Stack, owner: Account) -> None:
+async def test_messages_are_paged_by_seq(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     log = await owner.turn(session_id, "say hello")
     last = log[-1]["seq"]
@@ -62,7 +62,7 @@ async def test_pages_by_seq(stack: Stack, owner: Account) -> None:
     assert (await owner.get_json(address, afterSeq=last))["messages"] == []
 
 
-async def test_pages_that_are_refused(stack: Stack, owner: Account) -> None:
+async def test_invalid_page_queries_are_refused(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     for wrong in (
         {"limit": 0},
@@ -76,7 +76,7 @@ async def test_pages_that_are_refused(stack: Stack, owner: Account) -> None:
         assert response.status_code == 400, wrong
 
 
-async def test_messages_that_are_refused(stack: Stack, owner: Account) -> None:
+async def test_invalid_messages_are_refused(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     bad: list[dict[str, Any]] = [
         {},
@@ -93,9 +93,7 @@ async def test_messages_that_are_refused(stack: Stack, owner: Account) -> None:
     assert not [entry for entry in await owner.messages(session_id) if entry["role"] == "user"]
 
 
-async def test_an_attachment_reaches_the_agent_and_the_log_keeps_its_size(
-    stack: Stack, owner: Account
-) -> None:
+async def test_an_attachment_reaches_the_agent_and_the_log_has_its_size(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     data = base64.b64encode(b"0123456789").decode()
     attachment = {"name": "numbers.txt", "mimeType": "text/plain", "data": data}
@@ -109,7 +107,7 @@ async def test_an_attachment_reaches_the_agent_and_the_log_keeps_its_size(
     )
 
 
-async def test_history_is_cleared_but_the_session_goes_on(stack: Stack, owner: Account) -> None:
+async def test_a_session_continues_after_its_history_was_cleared(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     log = await owner.turn(session_id, "say hello")
     address = f"/api/sessions/{session_id}/messages"
@@ -123,7 +121,7 @@ async def test_history_is_cleared_but_the_session_goes_on(stack: Stack, owner: A
     assert later[0]["seq"] > log[-1]["seq"]
 
 
-async def test_a_message_can_be_taken_back_until_the_agent_has_it(stack: Stack, owner: Account) -> None:
+async def test_a_message_can_be_cancelled_until_the_agent_has_it(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     running = await owner.say(session_id, "slow 10000")
     await owner.until(session_id, "working")

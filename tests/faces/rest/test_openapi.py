@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the table says, whole and without loose ends."""
+"""The OpenAPI document describes the table of endpoints completely and consistently."""
 
 import re
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(inner)
 
 
-def test_every_endpoint_is_there_once() -> None:
+def test_every_endpoint_is_described_once() -> None:
     assert DOCUMENT["openapi"] == "3.1.0"
     found = [(method.upper(), path) for method, path, _ in operations()]
     assert sorted(found) == sorted((endpoint.method, endpoint.path) for endpoint in TABLE)
@@ -39,14 +39,14 @@ def test_every_endpoint_is_there_once() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     for reference in set(references(DOCUMENT)):
         place: Any = DOCUMENT
         for step in reference.removeprefix("#/").split("/"):
             place = place[step]
 
 
-def test_every_shape_is_used() -> None:
+def test_every_schema_is_used() -> None:
     used = {reference.rpartition("/")[2] for reference in references(DOCUMENT)}
     components = DOCUMENT["components"]
     assert used == components["schemas"].keys() | components["responses"].keys()
@@ -57,7 +57,7 @@ def test_every_error_code_is_listed() -> None:
 
 
 @pytest.mark.parametrize("endpoint", TABLE, ids=lambda endpoint: f"{endpoint.method} {endpoint.path}")
-def test_an_operation_says_what_it_takes_and_answers(endpoint: Any) -> None:
+def test_an_operation_describes_its_request_and_responses(endpoint: Any) -> None:
     operation = DOCUMENT["paths"][endpoint.path][endpoint.method.lower()]
     assert operation["summary"]
     assert operation["security"] == ([] if endpoint.scope is None else [{"bearer": []}])
@@ -67,7 +67,7 @@ def test_an_operation_says_what_it_takes_and_answers(endpoint: Any) -> None:
     assert in_path == re.findall(r"{(\w+)}", endpoint.path)
     assert ("requestBody" in operation) == (endpoint.body is not None)
     if endpoint.body is not None and not endpoint.body_optional:
-        assert endpoint.example is not None, "a body that must be given is shown by an example"
+        assert endpoint.example is not None, "a required body needs an example"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_operation_says_what_it_takes_and_answers(endpoint: Any) -> None:
     [endpoint for endpoint in TABLE if endpoint.example is not None],
     ids=lambda endpoint: f"{endpoint.method} {endpoint.path}",
 )
-def test_an_example_is_a_body_that_would_be_taken(endpoint: Any) -> None:
+def test_every_example_is_a_valid_body(endpoint: Any) -> None:
     assert msgspec.convert(endpoint.example, endpoint.body)
 
 

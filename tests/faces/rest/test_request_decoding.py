@@ -1,4 +1,4 @@
-"""What a request may not be, and what its sender is told: a stable code, the field, the place."""
+"""Invalid requests are refused with a stable code, the field and its path."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,14 +50,14 @@ def request(headers: dict[str, str] | None = None, chunks: AsyncIterator[bytes] 
     ],
     ids=str,
 )  # fmt: skip
-def test_bodies_that_are_refused(body: bytes, code: ErrorCode, details: dict[str, str]) -> None:
+def test_invalid_bodies_are_refused(body: bytes, code: ErrorCode, details: dict[str, str]) -> None:
     with pytest.raises(BadRequest) as refused:
         decode_body(body, CreateSession)
     assert refused.value.code is code
     assert refused.value.details == details
 
 
-def test_an_unknown_field_deep_inside_is_named_with_its_place() -> None:
+def test_an_unknown_nested_field_is_reported_with_its_path() -> None:
     body = b'{"text":"x","attachments":[{"name":"a","data":""},{"name":"b","data":"","size":1}]}'
     with pytest.raises(BadRequest, match="unknown field: size") as refused:
         decode_body(body, SendMessage)
@@ -65,14 +65,14 @@ def test_an_unknown_field_deep_inside_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["a`b", "a\\nb", "` - at `$.x", "x" * 100_000], ids=lambda name: name[:20])
-def test_a_hostile_field_name_changes_nothing_but_the_name(name: str) -> None:
+def test_any_field_name_is_reported_as_it_is(name: str) -> None:
     with pytest.raises(BadRequest) as refused:
         decode_body(f'{{"text":"x","{name}":1}}'.encode(), SendMessage)
     assert refused.value.code is ErrorCode.UNKNOWN_FIELD
     assert len(refused.value.message) < 300
 
 
-def test_what_is_echoed_is_short() -> None:
+def test_long_texts_are_shortened_in_the_message() -> None:
     body = b'{"machineId":"m","directory":"/","permissionMode":"' + b"x" * 100_000 + b'"}'
     with pytest.raises(BadRequest) as refused:
         decode_body(body, CreateSession)
@@ -88,7 +88,7 @@ def test_deep_nesting_is_refused() -> None:
     assert refused.value.code is ErrorCode.INVALID_JSON
 
 
-def test_queries() -> None:
+def test_valid_queries_are_decoded() -> None:
     assert decode_query(b"", Query) == Query()
     assert decode_query(b"limit=200&beforeSeq=7&text=a%20b", Query) == Query(200, 7, "a b")
     assert decode_query(b"text=null", Query) == Query(text="null")
@@ -112,7 +112,7 @@ def test_queries() -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_queries_that_are_refused(query: bytes, code: ErrorCode) -> None:
+def test_invalid_queries_are_refused(query: bytes, code: ErrorCode) -> None:
     with pytest.raises(BadRequest) as refused:
         decode_query(query, Query)
     assert refused.value.code is code
@@ -127,7 +127,7 @@ def test_queries_that_are_refused(query: bytes, code: ErrorCode) -> None:
         'application/json;charset="UTF-8"',
     ],
 )
-def test_json_is_taken(given: str) -> None:
+def test_json_is_accepted(given: str) -> None:
     check_media_type(request({"content-type": given}))
 
 
@@ -141,7 +141,7 @@ def test_json_is_taken(given: str) -> None:
         "application/jsonx",
     ],
 )
-def test_no_other_media_type_is_taken(given: str) -> None:
+def test_other_media_types_are_refused(given: str) -> None:
     with pytest.raises(UnsupportedMedia):
         check_media_type(request({"content-type": given}))
 
@@ -151,11 +151,11 @@ async def chunks(count: int, size: int) -> AsyncIterator[bytes]:
         yield b"x" * size
 
 
-async def test_a_body_comes_in_pieces() -> None:
+async def test_a_body_is_read_in_chunks() -> None:
     assert await read_body(request(chunks=chunks(3, 10)), 30) == b"x" * 30
 
 
-async def test_a_body_is_refused_at_the_first_byte_too_many() -> None:
+async def test_a_body_is_refused_at_the_first_byte_over_the_limit() -> None:
     source = chunks(1000, 10)
     with pytest.raises(TooLarge):
         await read_body(request(chunks=source), 30)
@@ -163,12 +163,12 @@ async def test_a_body_is_refused_at_the_first_byte_too_many() -> None:
 
 
 @pytest.mark.parametrize("length", ["31", "9" * 16, "9" * 5000], ids=len)
-async def test_a_body_that_says_it_is_too_long_is_not_read(length: str) -> None:
+async def test_a_body_with_a_too_large_content_length_is_not_read(length: str) -> None:
     with pytest.raises(TooLarge):
         await read_body(request({"content-length": length}), 30)
 
 
-async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_that_does_not_arrive_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def stalled() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Event().wait()
@@ -178,7 +178,7 @@ async def test_a_body_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
         await read_body(request(chunks=stalled()), 30)
 
 
-def test_a_refusal_says_what_and_where() -> None:
+def test_the_message_says_what_is_wrong_and_where() -> None:
     with pytest.raises(BadRequest) as refused:
         decode_body(b'{"text":1}', SendMessage)
     assert refused.value.message == "the body is invalid at $.text: Expected `str`, got `int`"

@@ -1,4 +1,4 @@
-"""How the API answers whatever it is asked: one shape of errors, honest methods, safe headers, no inside story."""
+"""Common behaviour of all endpoints: error bodies, methods, headers, and no internal details in responses."""
 
 import logging
 from typing import Any
@@ -16,7 +16,7 @@ def stack(hub_only: Stack) -> Stack:
     return hub_only
 
 
-async def test_an_unknown_address(owner: Account) -> None:
+async def test_an_unknown_path_is_not_found(owner: Account) -> None:
     for path in (
         "/nowhere",
         "/api/nowhere",
@@ -29,7 +29,7 @@ async def test_an_unknown_address(owner: Account) -> None:
         assert response.json() == {"error": {"code": "not_found", "message": "no such address"}}
 
 
-async def test_a_wrong_method_is_told_the_right_ones(owner: Account) -> None:
+async def test_a_wrong_method_gets_the_allowed_methods(owner: Account) -> None:
     response = await owner.put("/api/sessions", json={})
     assert response.status_code == 405
     assert response.headers["allow"] == "GET, HEAD, POST"
@@ -39,7 +39,7 @@ async def test_a_wrong_method_is_told_the_right_ones(owner: Account) -> None:
     assert options.headers["allow"] == "GET, HEAD"
 
 
-async def test_head_is_get_without_its_body(owner: Account) -> None:
+async def test_head_is_get_without_the_body(owner: Account) -> None:
     got = await owner.get("/api/machines")
     head = await owner.head("/api/machines")
     assert head.status_code == 200
@@ -47,7 +47,7 @@ async def test_head_is_get_without_its_body(owner: Account) -> None:
     assert head.headers["content-length"] == str(len(got.content))
 
 
-async def test_every_answer_is_safe_to_show(owner: Account) -> None:
+async def test_every_response_has_security_headers(owner: Account) -> None:
     for response in (
         await owner.get("/api/machines"),
         await owner.get("/api/nowhere"),
@@ -61,7 +61,7 @@ async def test_every_answer_is_safe_to_show(owner: Account) -> None:
         assert "date" in response.headers
 
 
-async def test_an_id_that_is_none(owner: Account) -> None:
+async def test_a_malformed_id_is_refused(owner: Account) -> None:
     for method, path in (
         ("GET", "/api/machines/{}"),
         ("GET", "/api/sessions/{}"),
@@ -93,7 +93,7 @@ BAD_BODIES = [
 ]
 
 
-async def test_bad_bodies(stack: Stack) -> None:
+async def test_invalid_bodies_are_refused(stack: Stack) -> None:
     nobody = await stack.connect()
     for content, media_type, status, code in BAD_BODIES:
         response = await nobody.post("/api/auth", content=content, headers={"content-type": media_type})
@@ -101,7 +101,7 @@ async def test_bad_bodies(stack: Stack) -> None:
         assert response.json()["error"]["code"] == code
 
 
-async def test_a_defect_of_ours_is_logged_and_not_shown(
+async def test_an_internal_error_is_logged_and_not_shown(
     stack: Stack, owner: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: Any) -> None:
@@ -120,7 +120,7 @@ async def test_a_defect_of_ours_is_logged_and_not_shown(
     assert "inside story" in str(record.exc_info[1])
 
 
-async def test_a_defect_while_signing_in_has_the_same_shape(
+async def test_an_internal_error_during_sign_in_has_the_same_form(
     stack: Stack, owner: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> None:
@@ -133,7 +133,7 @@ async def test_a_defect_while_signing_in_has_the_same_shape(
         assert "inside story" not in response.text
 
 
-async def test_no_secret_in_any_log(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_is_logged(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         owner = await stack.sign_in()
         await owner.get_json("/api/machines")

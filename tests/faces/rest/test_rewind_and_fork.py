@@ -1,4 +1,4 @@
-"""Going back and going two ways, with a real runner and the demo agent: what it was told to forget it forgets."""
+"""Rewind, fork and send-now over the API, with a real runner and the demo agent."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def said(log: list[Any], role: str) -> list[str]:
 
 
 def message(log: list[Any], text: str) -> int:
-    """The number of the message that a person sent."""
+    """Return the number of a user message."""
     return next(
         entry["seq"]
         for entry in log
@@ -24,7 +24,7 @@ def message(log: list[Any], text: str) -> int:
 
 
 async def remembers(account: Account, session_id: str) -> list[str]:
-    """What the agent itself has of the conversation."""
+    """Return the conversation as the agent itself has stored it."""
     log = await account.turn(session_id, "history")
     return [line.split(". ", 1)[1] for line in said(log, "agent")[-1].splitlines() if ". " in line]
 
@@ -36,7 +36,7 @@ async def two_turns(stack: Stack, owner: Account) -> str:
     return session_id
 
 
-async def test_a_rewound_conversation_goes_on_from_before_the_message(stack: Stack, owner: Account) -> None:
+async def test_a_rewound_conversation_continues_before_the_message(stack: Stack, owner: Account) -> None:
     session_id = await two_turns(stack, owner)
     address = f"/api/sessions/{session_id}"
     before = await owner.messages(session_id, limit=200)
@@ -63,7 +63,7 @@ async def test_a_rewound_conversation_goes_on_from_before_the_message(stack: Sta
     assert [event["files"]["status"] for event in rewound] == ["skipped"]
 
 
-async def test_a_rewind_ends_the_turn_and_hands_back_what_waited(stack: Stack, owner: Account) -> None:
+async def test_a_rewind_ends_the_turn_and_cancels_queued_messages(stack: Stack, owner: Account) -> None:
     session_id = await two_turns(stack, owner)
     running = await owner.say(session_id, "slow 10000")
     await owner.until(session_id, "working")
@@ -87,7 +87,7 @@ async def test_a_rewind_ends_the_turn_and_hands_back_what_waited(stack: Stack, o
     ]
 
 
-async def test_what_cannot_be_rewound_to_is_said_and_changes_nothing(stack: Stack, owner: Account) -> None:
+async def test_an_impossible_rewind_is_refused_and_changes_nothing(stack: Stack, owner: Account) -> None:
     session_id = await two_turns(stack, owner)
     log = await owner.messages(session_id, limit=200)
     address = f"/api/sessions/{session_id}/rewind"
@@ -108,7 +108,7 @@ async def test_what_cannot_be_rewound_to_is_said_and_changes_nothing(stack: Stac
     assert kept[: len(log)] == log
 
 
-async def test_a_fork_goes_its_own_way(stack: Stack, owner: Account) -> None:
+async def test_a_fork_is_independent_of_its_source(stack: Stack, owner: Account) -> None:
     source = await two_turns(stack, owner)
     original = await owner.messages(source, limit=200)
     place = message(original, "say two")
@@ -144,7 +144,7 @@ async def test_a_fork_goes_its_own_way(stack: Stack, owner: Account) -> None:
     assert await remembers(owner, fork) == []
 
 
-async def test_a_busy_session_is_forked_without_being_touched(stack: Stack, owner: Account) -> None:
+async def test_a_busy_session_is_forked_without_a_change(stack: Stack, owner: Account) -> None:
     source = await two_turns(stack, owner)
     await owner.say(source, "slow 10000")
     await owner.until(source, "working")
@@ -159,7 +159,7 @@ async def test_a_busy_session_is_forked_without_being_touched(stack: Stack, owne
     await owner.post_json(f"/api/sessions/{source}/abort")
 
 
-async def test_there_is_nothing_to_fork_before_the_first_message(stack: Stack, owner: Account) -> None:
+async def test_a_session_without_messages_cannot_be_forked(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     refused = await owner.post(f"/api/sessions/{session_id}/fork")
     assert refused.status_code == 409
@@ -178,7 +178,7 @@ async def test_a_fork_with_the_same_key_is_the_same_session(stack: Stack, owner:
     assert other.status_code == 409
 
 
-async def test_a_waiting_message_is_sent_now(stack: Stack, owner: Account) -> None:
+async def test_a_queued_message_is_sent_now(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     running = await owner.say(session_id, "slow 10000")
     await owner.until(session_id, "working")
@@ -195,7 +195,7 @@ async def test_a_waiting_message_is_sent_now(stack: Stack, owner: Account) -> No
     assert unknown.status_code == 404
 
 
-async def test_a_message_goes_first_or_into_the_running_turn(stack: Stack, owner: Account) -> None:
+async def test_delivery_now_and_steer(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     await owner.say(session_id, "slow 10000")
     await owner.until(session_id, "working")
@@ -219,7 +219,7 @@ async def test_a_message_goes_first_or_into_the_running_turn(stack: Stack, owner
     await owner.post_json(f"/api/sessions/{session_id}/abort")
 
 
-async def test_typing_into_a_session_at_rest_starts_its_process_unseen(stack: Stack, owner: Account) -> None:
+async def test_typing_in_an_idle_session_prewarms_its_process(stack: Stack, owner: Account) -> None:
     session_id = await two_turns(stack, owner)
     address = f"/api/sessions/{session_id}"
     await owner.post_json(f"{address}/stop")

@@ -1,4 +1,4 @@
-"""Sessions over the API, with a real runner and the demo agent: their list, their life, their modes."""
+"""Sessions over the API, with a real runner and the demo agent."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ async def test_the_list_is_paged_and_filtered(stack: Stack, owner: Account) -> N
         assert (await owner.get("/api/sessions", params=wrong)).status_code == 400, wrong
 
 
-async def test_whoever_changed_something_finds_it_changed(stack: Stack, owner: Account) -> None:
+async def test_a_change_is_visible_in_the_next_request(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     address = f"/api/sessions/{session_id}"
     for number in range(20):
@@ -79,7 +79,7 @@ async def test_rename_stop_resume_delete(stack: Stack, owner: Account) -> None:
     assert (await owner.get_json("/api/sessions"))["sessions"] == []
 
 
-async def test_a_command_without_arguments_takes_none(stack: Stack, owner: Account) -> None:
+async def test_a_command_without_arguments_accepts_no_fields(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     refused = await owner.post(f"/api/sessions/{session_id}/stop", json={"force": True})
     assert refused.status_code == 400
@@ -87,7 +87,7 @@ async def test_a_command_without_arguments_takes_none(stack: Stack, owner: Accou
     assert (await owner.session(session_id))["status"] == "idle"
 
 
-async def test_abort_ends_the_turn_and_nothing_else(stack: Stack, owner: Account) -> None:
+async def test_abort_ends_only_the_turn(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     await owner.say(session_id, "slow 10000")
     await owner.until(session_id, "working")
@@ -100,7 +100,7 @@ async def test_abort_ends_the_turn_and_nothing_else(stack: Stack, owner: Account
     assert "launch_end" not in kinds(log)
 
 
-async def test_modes_change(stack: Stack, owner: Account) -> None:
+async def test_permission_mode_and_model_change(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     address = f"/api/sessions/{session_id}"
     await owner.post_json(f"{address}/permission-mode", {"mode": "acceptEdits"})

@@ -1,4 +1,4 @@
-"""Tokens, people, health, metrics and documents over the API."""
+"""Tokens, agents, typing, health, metrics and documentation over the API."""
 
 import re
 import time
@@ -9,7 +9,7 @@ from farsteer import __version__
 from tests.support.stack import Account, Stack
 
 
-async def test_health_needs_nothing(stack: Stack) -> None:
+async def test_health_needs_no_token(stack: Stack) -> None:
     nobody = await stack.connect()
     health = (await nobody.get("/health")).json()
     assert health["status"] == "ok"
@@ -37,7 +37,7 @@ async def test_metrics_are_prometheus_text(stack: Stack, owner: Account) -> None
     assert found["process_start_time_seconds"] == psutil.Process().create_time()
 
 
-async def test_tokens_are_made_listed_and_revoked(stack: Stack, owner: Account) -> None:
+async def test_tokens_are_created_listed_and_revoked(stack: Stack, owner: Account) -> None:
     made = await owner.post_json("/api/tokens", {"label": "ci", "scopes": ["read"], "expiresIn": 3600}, 201)
     assert made["token"]["label"] == "ci"
     assert made["token"]["scopes"] == ["read"]
@@ -55,7 +55,7 @@ async def test_tokens_are_made_listed_and_revoked(stack: Stack, owner: Account) 
         assert refused.status_code == 400, wrong
 
 
-async def test_agents_say_where_they_are_installed(stack: Stack, owner: Account) -> None:
+async def test_agents_are_listed_with_their_machines(stack: Stack, owner: Account) -> None:
     agents = (await owner.get_json("/api/agents"))["agents"]
     demo = next(agent for agent in agents if agent["name"] == "demo")
     assert demo["capabilities"]["resume"] is True
@@ -65,7 +65,7 @@ async def test_agents_say_where_they_are_installed(stack: Stack, owner: Account)
     assert await owner.get_json(f"/api/machines/{machine['id']}") == {"machine": machine}
 
 
-async def test_typing_is_shown(stack: Stack, owner: Account) -> None:
+async def test_typing_is_accepted(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     address = f"/api/sessions/{session_id}/typing"
     assert await owner.post_json(address, {"text": "hel"}) == {"ok": True}
@@ -74,7 +74,7 @@ async def test_typing_is_shown(stack: Stack, owner: Account) -> None:
     assert await owner.get_json("/api/online-users") == {"users": []}
 
 
-async def test_the_documents_are_open(stack: Stack) -> None:
+async def test_the_documentation_needs_no_token(stack: Stack) -> None:
     nobody = await stack.connect()
     document = await nobody.get("/openapi.json")
     assert document.headers["content-type"] == "application/json"

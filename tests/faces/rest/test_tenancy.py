@@ -1,4 +1,4 @@
-"""What belongs to another namespace does not exist, on any route, whatever one may do with it at home."""
+"""An object of another namespace is not found on any route."""
 
 import re
 from typing import Any
@@ -14,14 +14,14 @@ from tests.support.stack import OWNER, Account, Stack
 async def test_a_foreign_id_is_not_found_on_any_route(stack: Stack, owner: Account) -> None:
     ids = await things_of(stack, owner)
     before = await owner.session(ids["sessionId"])
-    stranger = await stack.sign_in(f"{OWNER}:stranger")
+    foreigner = await stack.sign_in(f"{OWNER}:foreigner")
     walked = 0
     for endpoint in TABLE:
         if "{" not in endpoint.path:
             continue
         path = re.sub(r"{(\w+)}", lambda name: ids[name[1]], endpoint.path)
         content = None if endpoint.example is None else msgspec.json.encode(endpoint.example)
-        response = await stranger.request(
+        response = await foreigner.request(
             endpoint.method, path, content=content, headers={"content-type": "application/json"}
         )
         assert response.status_code == 404, (endpoint.method, path, response.text)
@@ -30,26 +30,26 @@ async def test_a_foreign_id_is_not_found_on_any_route(stack: Stack, owner: Accou
         assert error["code"] in ("not_found", "machine_not_found")
         walked += 1
     assert walked > 15
-    assert await owner.session(ids["sessionId"]) == before, "and nothing happened to it"
+    assert await owner.session(ids["sessionId"]) == before, "nothing has changed"
 
 
-async def test_a_foreign_answer_is_no_different_from_none(stack: Stack, owner: Account) -> None:
+async def test_a_foreign_id_and_an_unknown_id_get_the_same_response(stack: Stack, owner: Account) -> None:
     ids = await things_of(stack, owner)
-    stranger = await stack.sign_in(f"{OWNER}:stranger")
-    foreign = await stranger.get(f"/api/sessions/{ids['sessionId']}")
-    nothing = await stranger.get(f"/api/sessions/{ids['itemId']}")
+    foreigner = await stack.sign_in(f"{OWNER}:foreigner")
+    foreign = await foreigner.get(f"/api/sessions/{ids['sessionId']}")
+    nothing = await foreigner.get(f"/api/sessions/{ids['itemId']}")
     assert foreign.json() == nothing.json()
 
 
-async def test_lists_hold_only_ones_own(stack: Stack, owner: Account) -> None:
+async def test_lists_contain_only_the_own_namespace(stack: Stack, owner: Account) -> None:
     await things_of(stack, owner)
-    stranger = await stack.sign_in(f"{OWNER}:stranger")
-    assert await stranger.get_json("/api/sessions") == {"sessions": [], "nextCursor": None}
-    assert await stranger.get_json("/api/machines") == {"machines": []}
-    assert await stranger.get_json("/api/agents") == {"agents": []}
-    assert await stranger.get_json("/api/approvals") == {"approvals": []}
-    assert await stranger.get_json("/api/online-users") == {"users": []}
-    assert await stranger.get_json("/api/tokens") == {"tokens": []}
+    foreigner = await stack.sign_in(f"{OWNER}:foreigner")
+    assert await foreigner.get_json("/api/sessions") == {"sessions": [], "nextCursor": None}
+    assert await foreigner.get_json("/api/machines") == {"machines": []}
+    assert await foreigner.get_json("/api/agents") == {"agents": []}
+    assert await foreigner.get_json("/api/approvals") == {"approvals": []}
+    assert await foreigner.get_json("/api/online-users") == {"users": []}
+    assert await foreigner.get_json("/api/tokens") == {"tokens": []}
 
 
 async def test_a_minted_token_stays_in_its_namespace(stack: Stack, owner: Account) -> None:
@@ -62,7 +62,7 @@ async def test_a_minted_token_stays_in_its_namespace(stack: Stack, owner: Accoun
 
 
 async def things_of(stack: Stack, owner: Account) -> dict[str, Any]:
-    """One of everything that has an id: a turn waits for an approval, a second message waits for the turn."""
+    """Create one object of each kind: a turn waits for an approval, and a second message for the turn."""
     session_id = await stack.create(owner)
     await owner.say(session_id, "run echo hello")
     waiting = await owner.until(session_id, "waiting")

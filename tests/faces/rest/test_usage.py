@@ -1,4 +1,4 @@
-"""GET /api/usage: what the demo agent spends, as the hub counts it."""
+"""GET /api/usage: tokens and cost of the demo agent."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from farsteer.core.ids import new_id
 from tests.support.stack import OWNER, Account, Stack
 
 
-async def test_what_a_turn_used_is_shown_in_every_way(stack: Stack, owner: Account) -> None:
+async def test_the_usage_of_a_turn_in_every_grouping(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     log = await owner.turn(session_id, "hello")
     (turn_id,) = [e["content"]["turnId"] for e in log if e["content"]["kind"] == "turn_start"]
@@ -46,11 +46,11 @@ async def test_what_a_turn_used_is_shown_in_every_way(stack: Stack, owner: Accou
         {"until": "2026-01-01"},
     ],
 )
-async def test_what_cannot_be_meant_is_refused(hub_only: Stack, query: dict[str, str]) -> None:
+async def test_invalid_queries_are_refused(hub_only: Stack, query: dict[str, str]) -> None:
     owner = await hub_only.sign_in()
     await owner.get_json("/api/usage", 400, **query)
 
 
-async def test_a_session_that_is_not_there_has_no_usage(hub_only: Stack) -> None:
+async def test_an_unknown_session_is_not_found(hub_only: Stack) -> None:
     owner = await hub_only.sign_in()
     await owner.get_json("/api/usage", 404, sessionId=new_id())
