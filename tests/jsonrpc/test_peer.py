@@ -186,10 +186,10 @@ async def test_a_response_is_delivered_after_the_earlier_messages_of_its_session
         assert handler.received == [("slow", {"sessionId": "a"})]
 
 
-@pytest.mark.parametrize("begun", [True, False])
-async def test_a_cancelled_request_is_answered_once(begun: bool) -> None:
+@pytest.mark.parametrize("started", [True, False])
+async def test_a_cancelled_request_is_answered_once(started: bool) -> None:
     async with connected() as (_, transport, handler):
-        if begun:
+        if started:
             transport.feed(request(1, "wait"))
             await handler.started.wait()
             transport.feed(notification("$/cancel_request", requestId=1))

@@ -65,6 +65,6 @@ class KeyedQueue:
                 self._job_started.set()
                 await jobs.popleft()()
             except Exception:  # noqa: BLE001
-                _log.exception("a message handler failed")
+                _log.exception("message handler failed")
         if self._jobs.get(key) is jobs:
             del self._jobs[key]

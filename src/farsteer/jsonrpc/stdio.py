@@ -64,7 +64,7 @@ class StdinReader:
             self._capacity.release()
             if lines := splitter.feed(chunk):
                 yield lines
-        # A last line without a newline may be complete or cut off; decoding it will tell.
+        # A last line without a newline may be complete or cut off; decoding it will show which.
         if lines := splitter.finish():
             yield lines
 

@@ -18,19 +18,21 @@ from tests.support.stack import OWNER, Stack, farsteer
 pytestmark = pytest.mark.slow
 
 
-class Told(list[tuple[str, Any]]):
-    def of(self, kind: str) -> list[Any]:
-        return [value for one, value in self if one == kind]
+class Report(list[tuple[str, Any]]):
+    """What the SDK reported, in order: a kind and its value."""
+
+    def values(self, kind: str) -> list[Any]:
+        return [value for reported, value in self if reported == kind]
 
     def text(self) -> str:
         return "".join(
             update["content"]["text"]
-            for update in self.of("update")
+            for update in self.values("update")
             if update["sessionUpdate"] == "agent_message_chunk"
         )
 
 
-async def client(where: dict[str, Any], *steps: Any) -> Told:
+async def run_sdk(where: dict[str, Any], *steps: Any) -> Report:
     """Run the steps and return what the SDK reported."""
     process = await asyncio.create_subprocess_exec(
         str(NODE), "acp.mjs", json.dumps(where), json.dumps(steps), cwd=JS, stdin=asyncio.subprocess.DEVNULL,
@@ -44,9 +46,9 @@ async def client(where: dict[str, Any], *steps: Any) -> Told:
             process.kill()
             await process.wait()
     assert process.returncode == 0
-    told = Told((kind, value) for kind, value in map(json.loads, out.splitlines()))
-    assert told.of("error") == []
-    return told
+    report = Report((kind, value) for kind, value in map(json.loads, out.splitlines()))
+    assert report.values("error") == []
+    return report
 
 
 def prompt(text: str, until: str | None = None) -> list[Any]:
@@ -54,7 +56,7 @@ def prompt(text: str, until: str | None = None) -> list[Any]:
     return ["session/prompt", params, *([until] if until else [])]
 
 
-def here(folder: Path | str) -> dict[str, Any]:
+def session_params(folder: Path | str) -> dict[str, Any]:
     return {"cwd": str(folder), "mcpServers": []}
 
 
@@ -78,35 +80,37 @@ FORMS = {
 }
 
 
-def check(told: Told, folder: Path) -> None:
+def check(report: Report, folder: Path) -> None:
     assert (folder / "a.txt").exists()
-    (hello,) = told.of("initialize")
-    assert hello["agentInfo"]["name"] == "farsteer"
-    assert [one["stopReason"] for one in told.of("session/prompt")] == ["end_turn", "end_turn"]
-    assert told.of("session/prompt (later)") == [{"stopReason": "cancelled"}]
-    assert len(told.of("permission")) == 1
-    assert len(told.of("elicitation")) == 1
-    assert "You chose colour: blue." in told.text()
-    kinds = {update["sessionUpdate"] for update in told.of("update")}
+    (initialized,) = report.values("initialize")
+    assert initialized["agentInfo"]["name"] == "farsteer"
+    assert [one["stopReason"] for one in report.values("session/prompt")] == ["end_turn", "end_turn"]
+    assert report.values("session/prompt (later)") == [{"stopReason": "cancelled"}]
+    assert len(report.values("permission")) == 1
+    assert len(report.values("elicitation")) == 1
+    assert "You chose colour: blue." in report.text()
+    kinds = {update["sessionUpdate"] for update in report.values("update")}
     assert kinds >= {
         "agent_message_chunk", "agent_thought_chunk", "user_message_chunk", "tool_call", "tool_call_update", "plan",
         "available_commands_update", "current_mode_update", "config_option_update", "session_info_update",
         "usage_update",
     }  # fmt: skip
     for method in ("session/list", "session/load", "session/resume", "session/fork", "session/close"):
-        assert len(told.of(method)) == 1, method
+        assert len(report.values(method)) == 1, method
 
 
 async def test_the_sdk_over_stdio(home: Path, tmp_path: Path) -> None:
     where = {"command": [*FARSTEER_ACP, "--agent", "demo"], **FORMS}
-    check(await client(where, ["session/new", here(tmp_path)], *ALL), tmp_path)
+    check(await run_sdk(where, ["session/new", session_params(tmp_path)], *ALL), tmp_path)
 
 
 async def test_the_sdk_over_the_hubs_websocket(stack: Stack) -> None:
     url = stack.url.replace("http", "ws", 1) + "/acp"
     folder = Path(stack.directory())
-    told = await client({"url": url, "token": OWNER, **FORMS}, ["session/new", here(folder)], *ALL)
-    check(told, folder)
+    report = await run_sdk(
+        {"url": url, "token": OWNER, **FORMS}, ["session/new", session_params(folder)], *ALL
+    )
+    check(report, folder)
 
 
 async def test_the_sdk_with_a_simulated_droid(
@@ -117,12 +121,12 @@ async def test_the_sdk_with_a_simulated_droid(
     async with farsteer(home) as stack:
         url = stack.url.replace("http", "ws", 1) + "/acp"
         steps = [
-            ["session/new", here(stack.directory())],
+            ["session/new", session_params(stack.directory())],
             ["session/set_config_option", {"sessionId": "$id", "configId": "agent", "value": "droid"}],
             prompt("run touch made.txt"),
             prompt("say the last word"),
         ]
-        told = await client({"url": url, "token": OWNER}, *steps)
+        report = await run_sdk({"url": url, "token": OWNER}, *steps)
     assert (Path(stack.directory()) / "made.txt").exists()
-    assert told.text().endswith("the last word")
-    assert [kind for kind, _ in told][-1] == "session/prompt"
+    assert report.text().endswith("the last word")
+    assert [kind for kind, _ in report][-1] == "session/prompt"

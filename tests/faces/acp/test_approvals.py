@@ -153,7 +153,7 @@ async def test_a_question_is_a_form_if_the_client_supports_forms(editors: Editor
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "text"),
     [
         (fill_form({}, "decline"), "Then I do not know."),
         (fill_form({}), "Then I do not know."),
@@ -161,11 +161,11 @@ async def test_a_question_is_a_form_if_the_client_supports_forms(editors: Editor
     ids=["declined", "left empty"],
 )
 async def test_a_form_that_is_declined_or_left_empty_denies(
-    editors: Editors, stack: Stack, answer: RequestHandler, said: str
+    editors: Editors, stack: Stack, answer: RequestHandler, text: str
 ) -> None:
     async with editors(client=FORMS, answer=answer) as editor:
         await editor.prompt(await new(editor, stack), "ask")
-        assert editor.text() == said
+        assert editor.text() == text
 
 
 async def test_a_dismissed_form_leaves_the_approval_open(editors: Editors, stack: Stack) -> None:

@@ -126,14 +126,14 @@ def stack_machine(found: dict[str, list[dict[str, str]]]) -> str:
 
 @pytest.mark.parametrize("name", ["zed", "jetbrains", "nvim", "toad"])
 async def test_the_printed_configuration_starts_farsteer(home: Path, name: str) -> None:
-    told = await farsteer("acp", "--print-config", name, "--agent", "droid", "--lenient")
-    assert told.code == 0
-    assert told.err.startswith("for ")
+    result = await farsteer("acp", "--print-config", name, "--agent", "droid", "--lenient")
+    assert result.code == 0
+    assert result.err.startswith("for ")
     if name in ("zed", "jetbrains"):
-        (server,) = json.loads(told.out)["agent_servers"].values()
+        (server,) = json.loads(result.out)["agent_servers"].values()
         command = [server["command"], *server["args"]]
     else:
-        command = told.out.replace('"', " ").replace("'", " ").replace(",", " ").split()
+        command = result.out.replace('"', " ").replace("'", " ").replace(",", " ").split()
         command = command[next(n for n, word in enumerate(command) if Path(word).is_absolute()) :]
         end = command.index("--lenient") + 1
         command = command[:end]

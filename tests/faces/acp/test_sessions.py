@@ -303,10 +303,10 @@ async def test_mcp_servers_and_directories_reach_the_agent_and_secrets_stay_on_i
     new = await editor.new(stack.directory(), mcpServers=[STDIO, HTTP], additionalDirectories=[other])
     session = new["sessionId"]
     await editor.prompt(session, "servers")
-    said = editor.text()
-    assert "files: stdio /bin/server" in said
-    assert "web: http https://mcp.example" in said
-    assert f"directory {other}" in said
+    text = editor.text()
+    assert "files: stdio /bin/server" in text
+    assert "web: http https://mcp.example" in text
+    assert f"directory {other}" in text
     view = await account.session(session)
     assert view["mcpServers"] == ["files", "web"]
     assert view["additionalDirectories"] == [other]
@@ -321,7 +321,7 @@ async def test_mcp_servers_and_directories_reach_the_agent_and_secrets_stay_on_i
     for name in (forked, session):
         editor.clear()
         await editor.prompt(name, "servers")
-        assert editor.text() == said
+        assert editor.text() == text
     for file in home.glob("hub.db*"):
         assert b"s3cret" not in file.read_bytes(), file.name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,9 +63,9 @@ async def test_a_plan_of_droid_is_a_form(
 ) -> None:
     monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
 
-    async def answer(method: str, params: dict[str, object]) -> object:
+    async def answer(method: str, params: dict[str, Any]) -> Any:
         assert method == "elicitation/create"
-        fields = params["requestedSchema"]["properties"]  # pyright: ignore[reportIndexIssue]
+        fields = params["requestedSchema"]["properties"]
         (decision,) = [name for name in fields if "oneOf" in fields[name]]
         return {"action": "accept", "content": {decision: fields[decision]["oneOf"][0]["const"]}}
 

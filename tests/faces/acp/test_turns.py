@@ -61,9 +61,9 @@ async def test_tool_calls_have_kind_locations_diffs_and_output(editor: Editor, s
     (diff,) = [block for block in edit["content"] if block["type"] == "diff"]
     assert (diff["oldText"], diff["newText"]) == ("one\n", "two\n")
     (run,) = [call for call in calls.values() if call["kind"] == "execute"]
-    told = editor.updates_of("tool_call_update", toolCallId=run["toolCallId"])
-    assert told[-1]["status"] == "completed"
-    assert "output" in str(told)
+    updates = editor.updates_of("tool_call_update", toolCallId=run["toolCallId"])
+    assert updates[-1]["status"] == "completed"
+    assert "output" in str(updates)
     assert run["rawInput"] == {"command": "echo some; echo output"}
 
 

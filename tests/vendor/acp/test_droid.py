@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.acp.test_typescript_sdk import client, here, prompt
+from tests.contract.acp.test_typescript_sdk import prompt, run_sdk, session_params
 from tests.support.acp_client import FARSTEER_ACP, FORMS, choose_option, editor_process
 from tests.vendor.droid.conftest import only_new
 from tests.vendor.pins import Pin
@@ -87,7 +87,7 @@ async def test_questions_and_plans_are_forms(droid: Pin, project: Path) -> None:
 async def test_the_official_sdk_with_the_real_droid(droid: Pin, project: Path) -> None:
     where = {"command": [*FARSTEER_ACP, "--agent", "droid"]}
     steps = [
-        ["session/new", here(project)],
+        ["session/new", session_params(project)],
         prompt("[[bash:touch made.txt]][[say:made it]]"),
         prompt("[[slow:200:0.1]]", until=" "),
         ["session/cancel", {"sessionId": "$id"}],
@@ -96,7 +96,7 @@ async def test_the_official_sdk_with_the_real_droid(droid: Pin, project: Path) -
         ["session/close", {"sessionId": "$id"}],
     ]
     async with asyncio.timeout(120):
-        told = await client(where, *steps)
+        report = await run_sdk(where, *steps)
     assert (project / "made.txt").exists()
-    assert told.text().endswith("the end")
-    assert told.of("session/prompt (later)") == [{"stopReason": "cancelled"}]
+    assert report.text().endswith("the end")
+    assert report.values("session/prompt (later)") == [{"stopReason": "cancelled"}]
