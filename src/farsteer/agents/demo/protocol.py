@@ -193,7 +193,7 @@ class Garbage(NamedTuple):
 
 
 _decoder = msgspec.json.Decoder(Known)
-_KINDS: dict[str, type[AgentLine]] = {
+_KINDS: dict[str, type[Known]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
         Hello, Failed, Reply, Done, Restored, Message, Thought, DeltaLine, Tool, ToolOutput, ToolUpdate, Ask,
@@ -225,7 +225,7 @@ def _decode_leniently(line: bytes) -> Known | Unknown | Garbage:
     known = {"type", *kind.__struct_encode_fields__} - {"meta"}
     unknown = {field: raw.pop(field) for field in [*raw] if field not in known}
     try:
-        return msgspec.convert({**raw, "meta": unknown or None}, kind)  # pyright: ignore[reportReturnType]
+        return msgspec.convert({**raw, "meta": unknown or None}, kind)
     except msgspec.ValidationError:
         return garbage
 
