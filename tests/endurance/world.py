@@ -112,8 +112,8 @@ class World:
             machine_id=(await self._machine()), directory=str(self.root), agent=self.agent
         )
         made = await self.in_hub(lambda hub: hub.sessions.create(CALLER, request))
-        assert isinstance(made.body, SessionCreated), made.body
-        self.session = made.body.session_id
+        assert isinstance(made, SessionCreated), made
+        self.session = made.session_id
         self.db = sqlite3.connect(self.root / "hub" / "hub.db", isolation_level=None)
         self.ledger = Ledger(SessionState(id=self.session, agent=self.agent, directory=str(self.root)))
         self.check()

@@ -1,4 +1,4 @@
-"""Sessions: nobody sees one before it is whole, and none comes back after it was deleted."""
+"""Sessions: none is visible before it is complete, and none comes back after it was deleted."""
 
 from __future__ import annotations
 

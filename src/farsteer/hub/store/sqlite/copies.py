@@ -1,4 +1,4 @@
-"""The `copies` table: entries that a session's log begins with and that nobody was told about.
+"""The `copies` table: entries at the start of a session's log that were never published.
 
 A fork's copy of its source is written here while the session is not visible yet. The entries have no cursor, because
 they are not news; pages of the log show them.

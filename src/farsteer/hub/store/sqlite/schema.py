@@ -3,8 +3,8 @@
 `log` holds every stored event of the feed in the order of publication. A session's entries are its rows with a `seq`
 from 1. The last row is never deleted (whatever deletes rows also adds one), so that no cursor is given twice.
 
-`held` holds the entries of a session in creation. `copies` holds what a session's log begins with and nobody was told:
-entries 1 to `sessions.copied`, which have no cursor. `cuts` are the ranges of a log that rewinds removed from the
+`held` holds the entries of a session in creation. `copies` holds the entries at the start of a log that were never
+published: 1 to `sessions.copied`. They have no cursor. `cuts` are the ranges of a log that rewinds removed from the
 conversation; they never overlap, and the rows stay.
 """
 

@@ -132,11 +132,11 @@ def report(
     ).fetchall()
     truncated = len(rows) > limit
     if truncated:
-        whole = db.execute(f"SELECT sum(turns), {_SUMS} {chosen}", values).fetchone()
+        total = db.execute(f"SELECT sum(turns), {_SUMS} {chosen}", values).fetchone()
     else:
-        whole = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)] or [0] * 6
+        total = [sum(column) for column in zip(*(row[2:] for row in rows), strict=True)] or [0] * 6
     groups = [UsageGroup(key, *_rounded([shown, *sums])) for key, shown, _, *sums in rows[:limit]]
-    return UsageResponse(groups, UsageTotal(*_rounded(whole)), truncated)
+    return UsageResponse(groups, UsageTotal(*_rounded(total)), truncated)
 
 
 def _rounded(sums: Sequence[float]) -> tuple[int, int, int, int, int, float]:
