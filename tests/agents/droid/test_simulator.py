@@ -12,6 +12,7 @@ import pytest
 from farsteer.agents.base import DeltaEmitted, EventEmitted, Registered, TurnEnded
 from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.core.approvals import Answer, Outcome, check_answer
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import (
@@ -115,8 +116,9 @@ async def test_a_message_refused_after_its_acknowledgement_fails(
 async def test_an_error_without_an_id_fails_the_open_call(make_harness: HarnessFactory, profile: str) -> None:
     async with make_harness(profile) as harness:
         agent = await harness.launch()
+        assert isinstance(agent.launch, DroidLaunch)
         with pytest.raises(FarsteerError):
-            await agent.launch._rpc.call("rename_session", {"title": "A title"}, 10.0)  # pyright: ignore[reportAttributeAccessIssue]
+            await agent.launch._rpc.call("rename_session", {"title": "A title"}, 10.0)
         assert (await agent.run_turn("say better")).reason is TurnEndReason.END_TURN
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from farsteer.agents.conformance.harness import Harness, Prompts, RecordedLaunch
 from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.core.events import AgentMessage
 from tests.support.model import ScriptedModel
 from tests.vendor.conftest import required
@@ -20,7 +22,7 @@ OTHER = {DROID.version: "custom:Other-1", DROID_OLD.version: "custom:Other-0"}
 """Our models. Droid appends a number to the name: the position in the list, in older versions among equal names."""
 SONNET = "claude-sonnet-4-6"
 """A model that both versions have built in, with images and reasoning efforts; the scripted model serves it too."""
-PATIENCE = 60.0
+STEP_TIMEOUT = 60.0
 
 only_new = pytest.mark.parametrize("pin", [DROID], ids=[DROID.version], indirect=True)
 only_old = pytest.mark.parametrize("pin", [DROID_OLD], ids=[DROID_OLD.version], indirect=True)
@@ -70,9 +72,15 @@ def droid(pin: Pin, model: ScriptedModel, home: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 async def harness(droid: Pin, tmp_path: Path) -> AsyncIterator[Harness]:
     """Where launches are played; at the end each is stopped and all it said is held to the rules."""
-    harness = Harness(DroidAdapter(), Prompts(answer="", long=""), tmp_path, PATIENCE)
+    harness = Harness(DroidAdapter(), Prompts(answer="", long=""), tmp_path, STEP_TIMEOUT)
     yield harness
     await harness.close()
+
+
+async def call_droid(agent: RecordedLaunch, method: str, params: dict[str, Any]) -> None:
+    """Call a method of Droid's that the adapter itself does not use."""
+    assert isinstance(agent.launch, DroidLaunch)
+    await agent.launch._rpc.call(method, params, 30.0, optional=True)
 
 
 async def model_history(agent: RecordedLaunch) -> list[list[str]]:

@@ -14,12 +14,12 @@ from farsteer.core.approvals import Answer, ApprovalKind, Outcome, check_answer
 from farsteer.core.events import AgentMessage, ModeUpdate, Notice, TurnEndReason
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ToolKind
-from tests.vendor.droid.conftest import model_history, only_new
+from tests.vendor.droid.conftest import call_droid, model_history, only_new
 from tests.vendor.pins import DROID, Pin
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
 
-ECHO = McpServer(name="echo", command=sys.executable, args=(str(Path(__file__).with_name("echo_server.py")),))
+ECHO_SERVER = str(Path(__file__).with_name("echo_server.py"))
 
 
 def modes(agent: RecordedLaunch) -> list[PermissionMode]:
@@ -157,12 +157,24 @@ async def test_a_plan_can_be_carried_out_in_a_new_session(harness: Harness) -> N
 
 
 async def test_an_mcp_tool_is_approved_and_used(harness: Harness) -> None:
-    agent = await harness.launch(msgspec.structs.replace(harness.plan(), mcp_servers=(ECHO,)))
+    agent = await harness.launch()
+    server = {"name": "echo", "type": "stdio", "command": sys.executable, "args": [ECHO_SERVER]}
+    await call_droid(agent, "add_mcp_server", server)
     await agent.wait_until(
         lambda: any(
             "echo connected" in one.text for one in agent.events_of(Notice) if one.code == "mcp_status"
         )
     )
+    await check_mcp_tool(agent)
+
+
+@only_new
+async def test_an_mcp_server_of_the_plan_is_connected(harness: Harness) -> None:
+    server = McpServer(name="echo", command=sys.executable, args=(ECHO_SERVER,))
+    await check_mcp_tool(await harness.launch(msgspec.structs.replace(harness.plan(), mcp_servers=(server,))))
+
+
+async def check_mcp_tool(agent: RecordedLaunch) -> None:
     turn_id = await agent.send('[[tool:echo___shout:{"text":"hooray"}]]')
     (approval,) = await agent.wait_for_approvals()
     await agent.answer(approval, Outcome.APPROVED)

@@ -9,7 +9,7 @@ from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.core.errors import NotCapable
 from farsteer.core.events import AgentMessage, Notice, TurnEndReason
 from tests.support.model import ScriptedModel
-from tests.vendor.droid.conftest import only_new, only_old
+from tests.vendor.droid.conftest import call_droid, only_new, only_old
 from tests.vendor.pins import DROID, Pin
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(180)]
@@ -102,5 +102,5 @@ async def test_an_unknown_method_is_a_capability_error_and_the_session_goes_on(h
     agent = await harness.launch()
     for method in ("list_models", "list_tools", "get_context_stats"):
         with pytest.raises(NotCapable):
-            await agent.launch._rpc.call(method, {}, 30.0, optional=True)  # pyright: ignore[reportAttributeAccessIssue]
+            await call_droid(agent, method, {})
     assert (await agent.run_turn("still there?")).reason is TurnEndReason.END_TURN

@@ -19,7 +19,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.stack import OWNER, Account
-from tests.vendor.droid.conftest import FAKE, PATIENCE, only_new
+from tests.vendor.droid.conftest import FAKE, STEP_TIMEOUT, only_new
 from tests.vendor.pins import Pin
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(240)]
@@ -43,7 +43,7 @@ class Up:
             async with asyncio.timeout(30):
                 line = await asyncio.to_thread(self.process.stdout.readline)
             assert "ready" in line, self.log.read_text()
-            async with Account(base_url=f"http://127.0.0.1:{self.port}", timeout=PATIENCE) as account:
+            async with Account(base_url=f"http://127.0.0.1:{self.port}", timeout=STEP_TIMEOUT) as account:
                 answer = await account.post_json("/api/auth", {"accessToken": OWNER})
                 account.headers["authorization"] = f"Bearer {answer['token']}"
                 yield account
@@ -87,7 +87,7 @@ async def until(account: Account, session: str, reached: Callable[[Any], bool]) 
         found.update(await account.session(session))
         return reached(found)
 
-    await eventually(look, PATIENCE)
+    await eventually(look, STEP_TIMEOUT)
     return found
 
 
@@ -216,9 +216,9 @@ async def test_kill_9_of_hub_and_runner_during_a_turn(up: Up) -> None:
         await account.say(session, "[[bash:touch running; sleep 300]]")
         asked = await approval(account, session)
         await account.post_json(f"/api/sessions/{session}/permissions/{asked['id']}/approve")
-        await eventually((up.desk / "running").exists, PATIENCE)
+        await eventually((up.desk / "running").exists, STEP_TIMEOUT)
         await up.end(signal.SIGKILL)
-    await eventually(lambda: not up.agents(), PATIENCE)
+    await eventually(lambda: not up.agents(), STEP_TIMEOUT)
 
     async with up.started() as account:
         ends = [
