@@ -141,5 +141,12 @@ def report(
 
 def _rounded(sums: Sequence[float]) -> tuple[int, int, int, int, int, float]:
     """Round the cost: the last digits of a sum of floats mean nothing."""
-    turns, *tokens, cost = sums
-    return (int(turns), *map(int, tokens), round(cost, 9))  # pyright: ignore[reportReturnType]
+    turns, input_tokens, output_tokens, cache_read, cache_write, cost = sums
+    return (
+        int(turns),
+        int(input_tokens),
+        int(output_tokens),
+        int(cache_read),
+        int(cache_write),
+        round(cost, 9),
+    )
