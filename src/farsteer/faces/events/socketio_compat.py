@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Queue, QueueEmpty
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
+from types import MethodType
 from typing import Any, Literal, cast
 
 import engineio
@@ -385,10 +386,10 @@ def _length(packet: Packet | None) -> int:
 class EngineIOWebSocket(asgi.WebSocket):
     """The websocket of a client, from the handshake to its end. Checks incoming packets."""
 
-    def __init__(self, handler: Callable[..., Awaitable[None]], server: EngineIOServer) -> None:
+    def __init__(self, handler: MethodType, server: EngineIOServer) -> None:
         super().__init__(handler, server)
         self._server = server
-        self._socket: AsyncSocket = handler.__self__  # pyright: ignore[reportFunctionMemberAccess]
+        self._socket = cast("AsyncSocket", handler.__self__)
 
     async def __call__(self, environ: Environ) -> Literal[""]:
         socket = self._socket
