@@ -1,7 +1,7 @@
-"""An agent that does what its messages say, good or bad: `m17 take-slow say,ask crash`.
+"""An agent that does what its messages say: `m17 accept-slow message,ask crash`.
 
-The first word names the message, the second says how it is taken, the third what is done, the fourth how it ends. The
-"process" is a task that belongs to no life of ours; its memory outlives everything, as a file would.
+The first word names the message, the second says how it is accepted, the third what the agent does, the fourth how the
+turn ends. The "process" is a task that is not killed with the runner. Its memory survives everything, as a file would.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, ToolStatus, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode, ToolKind
-from tests.endurance.clock import outside
+from tests.endurance.virtual_time import spawn_outside
 
-TAKING = (
-    "take", "take-slow", "take-and-speak", "take-and-end", "refuse", "refuse-late", "die", "take-and-die", "timeout",
-    "take-and-timeout", "bug", "take-and-bug",
+ACCEPT_MODES = (
+    "accept", "accept-slow", "accept-and-write", "accept-and-end", "refuse", "refuse-late", "die", "accept-and-die",
+    "timeout", "accept-and-timeout", "bug", "accept-and-bug",
 )  # fmt: skip
-DOING = (
-    "say", "think", "fragment", "tool", "ask", "ask-two", "ask-and-withdraw", "pause", "long", "usage", "mode", "title",
-    "other", "flood",
+ACTIONS = (
+    "message", "thought", "delta", "tool", "ask", "ask-two", "ask-and-withdraw", "pause", "long", "usage", "mode",
+    "title", "other", "much-output",
 )  # fmt: skip
-ENDING = (
-    "end", "fail", "crash", "vanish", "twice", "wrong", "hang", "deaf", "stuck", "stray", "counts-late",
+TURN_ENDINGS = (
+    "end", "fail", "crash", "vanish", "end-twice", "wrong-turn", "hang", "ignore-interrupt", "block-interrupt", "stray",
+    "late-usage",
 )  # fmt: skip
-STARTING = ("fail", "slow", "hang", "dead", "bug", "speaks", "deaf-to-stop", "slow-to-stop", "stop-bug")
-RESTORING = ("full", "fail", "hang", "bug")
+START_MODES = ("fail", "slow", "hang", "exit", "bug", "write", "ignore-stop", "slow-stop", "stop-bug")
+RESTORE_MODES = ("full", "fail", "hang", "bug")
 
 
 @dataclass(slots=True)
@@ -61,15 +62,15 @@ class Record:
 
 
 @dataclass
-class Memory:
+class AgentMemory:
     """What the agents of one machine keep, and what a test wants to know of them."""
 
     conversations: dict[str, list[Record]] = field(default_factory=dict)
     wiped: bool = False
     """Conversations were deleted behind our back."""
-    taken: Counter[str] = field(default_factory=Counter)
-    living: dict[RandomLaunch, None] = field(default_factory=dict)
-    broken: list[str] = field(default_factory=list)
+    received: Counter[str] = field(default_factory=Counter)
+    running: dict[RandomLaunch, None] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
     """What an agent has seen that it must never see."""
     starts: deque[str] = field(default_factory=deque)
     """How the next processes start."""
@@ -83,30 +84,32 @@ class Memory:
 
 
 class RandomLaunch(Launch):
-    def __init__(self, memory: Memory, plan: LaunchPlan, sink: Sink, manner: str) -> None:
+    def __init__(self, memory: AgentMemory, plan: LaunchPlan, sink: Sink, start_mode: str) -> None:
         self.plan = plan
         self._memory = memory
         self._sink = sink
-        self._manner = manner
+        self._start_mode = start_mode
         self._native_id = plan.decision.native_id or plan.session_id
         loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[tuple[int, str]] = loop.create_future()
         self._asked_to_stop = False
         self._pipe: asyncio.Queue[list[Output] | None] = asyncio.Queue()
-        self._brains: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._turn: str | None = None
         self._confirmed = False
-        self._deaf = self._stuck = self._lost = False
+        self._ignores_interrupt = self._blocks_interrupt = self._reported_lost = False
         self._interrupted = asyncio.Event()
-        self._asks: dict[str, asyncio.Future[Answer]] = {}
+        self._open_approvals: dict[str, asyncio.Future[Answer]] = {}
         self._registered = False
         self.records: list[Record] = []
-        if memory.living:
-            memory.broken.append(f"a second process beside {[one.plan.generation for one in memory.living]}")
+        if memory.running:
+            memory.violations.append(
+                f"a second process beside {[one.plan.generation for one in memory.running]}"
+            )
         if plan.generation <= memory.generations.get(plan.session_id, 0):
-            memory.broken.append(f"generation {plan.generation} twice")
+            memory.violations.append(f"generation {plan.generation} twice")
         memory.generations[plan.session_id] = plan.generation
-        memory.living[self] = None
+        memory.running[self] = None
         # Its outputs are read by whoever started it, and no longer when that one is dead.
         self._reader = asyncio.create_task(self._read())
 
@@ -116,9 +119,9 @@ class RandomLaunch(Launch):
         if self._gone.done():
             return
         self._gone.set_result((code, reason))
-        self._memory.living.pop(self, None)
-        for brain in [*self._brains]:
-            brain.cancel()
+        self._memory.running.pop(self, None)
+        for task in [*self._tasks]:
+            task.cancel()
         self._pipe.put_nowait(None)
 
     async def open(self) -> None:
@@ -134,7 +137,7 @@ class RandomLaunch(Launch):
                 raise AgentError("no such place", code=ErrorCode.ANCHOR_UNKNOWN)
             kept = kept[: at.index(plan.cut_at) + 1]
         self.records = [*kept]
-        match self._manner:
+        match self._start_mode:
             case "fail":
                 raise AgentError("it does not want to")
             case "slow":
@@ -144,10 +147,10 @@ class RandomLaunch(Launch):
                 raise AgentError("it was not ready in time")
             case "bug":
                 raise RuntimeError("a defect of the adapter")
-            case "dead":
+            case "exit":
                 self.kill(1, "it ended right after it was ready")
-            case "speaks":
-                self._say(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.SlashCommand(name="x"),)))
+            case "write":
+                self._emit(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.SlashCommand(name="x"),)))
             case _:
                 await asyncio.sleep(0.05)
         if kept:
@@ -169,7 +172,7 @@ class RandomLaunch(Launch):
         if not self._gone.done():
             self._pipe.put_nowait([*outputs])
 
-    def _say(self, *events: ev.SessionEvent) -> None:
+    def _emit(self, *events: ev.SessionEvent) -> None:
         self._write(*(EventEmitted(event=event) for event in events))
 
     def _register(self) -> None:
@@ -177,7 +180,7 @@ class RandomLaunch(Launch):
             self._registered = True
             self._write(Registered(native_id=self._native_id))
 
-    def _keep(self, record: Record) -> None:
+    def _store(self, record: Record) -> None:
         self.records.append(record)
         self._memory.conversations[self._native_id] = [*self.records]
 
@@ -192,58 +195,58 @@ class RandomLaunch(Launch):
         return 0
 
     async def send(self, prompt: Prompt) -> None:
-        self._alive()
+        self._check_alive()
         if self._turn is not None:
-            self._memory.broken.append("a message inside a turn")
+            self._memory.violations.append("a message inside a turn")
         self._turn, self._confirmed = prompt.turn_id, False
-        self._deaf = self._stuck = False
+        self._ignores_interrupt = self._blocks_interrupt = False
         self._interrupted.clear()
         try:
-            await self._hand_over(self._take(prompt, *_script(prompt.text)))
+            await self._hand_over(self._accept(prompt, *_script(prompt.text)))
         except Exception:
             self._turn = None
             raise
 
     async def steer(self, prompt: Prompt) -> None:
-        self._alive()
+        self._check_alive()
         if self._turn != prompt.turn_id:
             raise Conflict("that turn is over")
-        await self._hand_over(self._take_steering(prompt))
+        await self._hand_over(self._accept_steering(prompt))
 
-    def _alive(self) -> None:
-        if self._lost:
-            self._memory.broken.append("a message for an agent that is known to be lost")
+    def _check_alive(self) -> None:
+        if self._reported_lost:
+            self._memory.violations.append("a message for an agent that is known to be lost")
         if self._gone.done():
-            self._lost = True
+            self._reported_lost = True
             raise AgentError("it is dead", code=ErrorCode.AGENT_DIED)
 
     async def _hand_over(self, work: asyncio.Future[None]) -> None:
         await asyncio.wait((work, self._gone), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
-            self._lost = True
+            self._reported_lost = True
             raise AgentError("it died", code=ErrorCode.AGENT_DIED)
         work.result()
 
     async def answer(self, approval: Approval, answer: Answer) -> None:
-        asked = self._asks.pop(approval.id, None)
+        asked = self._open_approvals.pop(approval.id, None)
         if asked is not None and not asked.done():
             asked.set_result(answer)
 
     async def interrupt(self) -> None:
-        if self._stuck:
+        if self._blocks_interrupt:
             await asyncio.sleep(3600)
-        if not self._deaf:
+        if not self._ignores_interrupt:
             self._interrupted.set()
 
     async def stop(self, grace: float = 3.0) -> None:
         self._asked_to_stop = True
         if not self._gone.done():
-            await asyncio.sleep({"deaf-to-stop": 2 * grace, "slow-to-stop": grace / 2}.get(self._manner, 0))
+            await asyncio.sleep({"ignore-stop": 2 * grace, "slow-stop": grace / 2}.get(self._start_mode, 0))
         self.kill(0, "stopped")
         with suppress(TimeoutError):
             async with asyncio.timeout(max(grace, 1.0)):
                 await asyncio.shield(self._reader)
-        if self._manner == "stop-bug":
+        if self._start_mode == "stop-bug":
             raise RuntimeError("a defect of the adapter")
 
     async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
@@ -264,17 +267,17 @@ class RandomLaunch(Launch):
 
     # -- what it does with a message
 
-    def _brain(self, work: asyncio.Task[None]) -> None:
-        self._brains[work] = None
-        work.add_done_callback(lambda ended: self._brains.pop(ended, None))
+    def _add_task(self, work: asyncio.Task[None]) -> None:
+        self._tasks[work] = None
+        work.add_done_callback(lambda ended: self._tasks.pop(ended, None))
 
-    def _take(self, prompt: Prompt, how: str, doing: list[str], ending: str) -> asyncio.Future[None]:
+    def _accept(self, prompt: Prompt, how: str, actions: list[str], ending: str) -> asyncio.Future[None]:
         reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._brain(outside(self._live(prompt, how, doing, ending, reply)))
+        self._add_task(spawn_outside(self._run_turn(prompt, how, actions, ending, reply)))
         return reply
 
-    async def _live(
-        self, prompt: Prompt, how: str, doing: list[str], ending: str, reply: asyncio.Future[None]
+    async def _run_turn(
+        self, prompt: Prompt, how: str, actions: list[str], ending: str, reply: asyncio.Future[None]
     ) -> None:
         await asyncio.sleep(0)
         match how:
@@ -292,28 +295,28 @@ class RandomLaunch(Launch):
             case "bug":
                 _fail(reply, RuntimeError("a defect of the adapter"))
                 return
-            case "take-slow":
+            case "accept-slow":
                 await asyncio.sleep(0.5)
             case _:
                 pass
-        self._remember(prompt)
+        self._store_message(prompt)
         match how:
-            case "take-and-die":
+            case "accept-and-die":
                 self.kill(1, "exit code 1")
                 return
-            case "take-and-timeout":
+            case "accept-and-timeout":
                 await asyncio.sleep(10)
                 self._time_out(reply)
                 return
-            case "take-and-bug":
+            case "accept-and-bug":
                 _fail(reply, RuntimeError("a defect of the adapter"))
                 return
-            case "take-and-speak":
+            case "accept-and-write":
                 self._message("before it confirms")
                 await asyncio.sleep(0.1)
-            case "take-slow":
+            case "accept-slow":
                 await asyncio.sleep(0.5)
-            case "take-and-end":
+            case "accept-and-end":
                 self._message("at once")
                 self._end(TurnEndReason.END_TURN)
                 await asyncio.sleep(0.1)
@@ -324,8 +327,8 @@ class RandomLaunch(Launch):
         self._confirmed = True
         _succeed(reply)
         try:
-            for what in doing:
-                await self._do(what)
+            for what in actions:
+                await self._perform(what)
             await self._finish(ending)
         except InterruptedError:
             self._end(TurnEndReason.CANCELLED)
@@ -334,10 +337,10 @@ class RandomLaunch(Launch):
         _fail(reply, AgentError("no answer", code=ErrorCode.TIMEOUT))
         self.kill(-9, "it did not confirm a message")
 
-    def _take_steering(self, prompt: Prompt) -> asyncio.Future[None]:
+    def _accept_steering(self, prompt: Prompt) -> asyncio.Future[None]:
         reply: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def live() -> None:
+        async def accept() -> None:
             how = _script(prompt.text)[0]
             await asyncio.sleep(0.1)
             if self._turn != prompt.turn_id:
@@ -347,27 +350,27 @@ class RandomLaunch(Launch):
             elif how == "die":
                 self.kill(1, "exit code 1")
             else:
-                self._remember(prompt)
-                if how == "take-and-die":
+                self._store_message(prompt)
+                if how == "accept-and-die":
                     self.kill(1, "exit code 1")
                     return
                 _succeed(reply)
 
-        self._brain(outside(live()))
+        self._add_task(spawn_outside(accept()))
         return reply
 
-    def _remember(self, prompt: Prompt) -> None:
+    def _store_message(self, prompt: Prompt) -> None:
         name = prompt.text.split()[0]
-        self._memory.taken[name] += 1
-        if self._memory.taken[name] > 1:
-            self._memory.broken.append(f"{name} was delivered twice")
-        self._keep(Record(name, prompt.message_id, by_user=True))
+        self._memory.received[name] += 1
+        if self._memory.received[name] > 1:
+            self._memory.violations.append(f"{name} was delivered twice")
+        self._store(Record(name, prompt.message_id, by_user=True))
         self._register()
 
     def _message(self, text: str) -> None:
         name = f"a{next(self._memory.ids)}"
-        self._keep(Record(name, name, by_user=False))
-        self._say(ev.AgentMessage(message_id=name, text=text, anchor=name, meta=self._meta()))
+        self._store(Record(name, name, by_user=False))
+        self._emit(ev.AgentMessage(message_id=name, text=text, anchor=name, meta=self._meta()))
 
     def _meta(self) -> dict[str, str]:
         return {"turn": str(self._turn)}
@@ -384,15 +387,15 @@ class RandomLaunch(Launch):
         if self._interrupted.is_set():
             raise InterruptedError
 
-    async def _do(self, what: str) -> None:
+    async def _perform(self, what: str) -> None:
         name = f"a{next(self._memory.ids)}"
         match what:
-            case "say":
+            case "message":
                 self._message("something")
-            case "think":
-                self._say(ev.AgentThought(message_id=name, text="hm", anchor=name, meta=self._meta()))
+            case "thought":
+                self._emit(ev.AgentThought(message_id=name, text="hm", anchor=name, meta=self._meta()))
                 await self._pause(0.01)
-            case "fragment":
+            case "delta":
                 delta = ev.Delta(message_id=name, kind=ev.DeltaKind.MESSAGE, text="some")
                 self._write(DeltaEmitted(delta=delta), DeltaEmitted(delta=delta))
             case "tool":
@@ -400,9 +403,9 @@ class RandomLaunch(Launch):
                     tool_call_id=name, title="work", tool_kind=ToolKind.EXECUTE, status=ToolStatus.PENDING,
                     meta=self._meta(),
                 )  # fmt: skip
-                self._say(tool)
+                self._emit(tool)
                 await self._pause(0.2)
-                self._say(
+                self._emit(
                     ev.ToolCallUpdate(tool_call_id=name, status=ToolStatus.COMPLETED, meta=self._meta())
                 )
             case "ask":
@@ -417,22 +420,22 @@ class RandomLaunch(Launch):
             case "long":
                 await self._pause(700)
             case "usage":
-                self._say(ev.UsageUpdate(input_tokens=3, output_tokens=5, cost_usd=0.5, context_used=9))
+                self._emit(ev.UsageUpdate(input_tokens=3, output_tokens=5, cost_usd=0.5, context_used=9))
             case "mode":
-                self._say(ev.ModeUpdate(permission_mode=PermissionMode.PLAN))
+                self._emit(ev.ModeUpdate(permission_mode=PermissionMode.PLAN))
             case "title":
-                self._say(ev.TitleUpdate(title=name))
+                self._emit(ev.TitleUpdate(title=name))
             case "other":
-                self._say(ev.Other(native_kind="odd", data={"x": 1}, meta=self._meta()))
-            case "flood":
+                self._emit(ev.Other(native_kind="odd", data={"x": 1}, meta=self._meta()))
+            case "much-output":
                 for _ in range(40):
-                    self._say(ev.AgentThought(message_id=name, text="much", meta=self._meta()))
+                    self._emit(ev.AgentThought(message_id=name, text="much", meta=self._meta()))
             case _:
                 await self._pause(0.5)
 
     async def _ask(self, name: str) -> None:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asks[name] = answered
+        self._open_approvals[name] = answered
         options = (
             Option(id="yes", name="Yes", kind=OptionKind.ALLOW_ONCE),
             Option(id="no", name="No", kind=OptionKind.REJECT_ONCE),
@@ -446,7 +449,7 @@ class RandomLaunch(Launch):
             await asyncio.wait((answered, interrupted), return_when=asyncio.FIRST_COMPLETED)
         finally:
             interrupted.cancel()
-            self._asks.pop(name, None)
+            self._open_approvals.pop(name, None)
         if not answered.done():
             raise InterruptedError
 
@@ -460,24 +463,27 @@ class RandomLaunch(Launch):
             case "vanish":
                 self._turn = None
                 self.kill(1, "exit code 1")
-            case "twice":
+            case "end-twice":
                 self._message("the last word")
                 self._end(TurnEndReason.END_TURN)
                 self._write(TurnEnded(turn_id=turn, reason=TurnEndReason.FAILED))
-            case "wrong":
+            case "wrong-turn":
                 self._write(TurnEnded(turn_id="another", reason=TurnEndReason.END_TURN))
                 self._end(TurnEndReason.END_TURN)
             case "hang":
                 await self._pause(100_000)
-            case "deaf" | "stuck":
-                self._deaf, self._stuck = ending == "deaf", ending == "stuck"
+            case "ignore-interrupt" | "block-interrupt":
+                self._ignores_interrupt, self._blocks_interrupt = (
+                    ending == "ignore-interrupt",
+                    ending == "block-interrupt",
+                )
                 await asyncio.sleep(100_000)
             case "stray":
                 self._end(TurnEndReason.END_TURN)
-                self._say(ev.Notice(text="stray"))
-            case "counts-late":
+                self._emit(ev.Notice(text="stray"))
+            case "late-usage":
                 self._end(TurnEndReason.MAX_TOKENS)
-                self._say(ev.UsageUpdate(input_tokens=1))
+                self._emit(ev.UsageUpdate(input_tokens=1))
             case _:
                 self._message("the last word")
                 self._end(TurnEndReason.END_TURN)
@@ -491,7 +497,7 @@ class RandomAdapter(Adapter):
         usage=True,
     )  # fmt: skip
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: AgentMemory) -> None:
         self._memory = memory
 
     async def detect(self) -> AgentInfo:
@@ -514,8 +520,8 @@ class RandomAdapter(Adapter):
 
 
 def _script(text: str) -> tuple[str, list[str], str]:
-    _, how, doing, ending = text.split()
-    return how, [one for one in doing.split(",") if one != "-"], ending
+    _, how, actions, ending = text.split()
+    return how, [one for one in actions.split(",") if one != "-"], ending
 
 
 def _succeed(reply: asyncio.Future[None]) -> None:

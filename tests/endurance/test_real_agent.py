@@ -1,4 +1,4 @@
-"""The same promises with the demo agent's real process. The seed gives the steps; the machine gives their timing."""
+"""The same promises with the real process of the demo agent. The seed gives the steps, not their timing."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.endurance.real import Driver, RealWorld
+from tests.endurance.real_system import RandomDriver, RealSystem
 
 
-def endure(root: Path, number: int, steps: int) -> None:
-    with RealWorld(root) as world:
-        driver = Driver(world, number)
+def run_steps(root: Path, seed: int, steps: int) -> None:
+    with RealSystem(root) as system:
+        driver = RandomDriver(system, seed)
         for step in range(steps):
-            print(f"step {step} of --endurance-seed {number}:", driver.step(), flush=True)
+            print(f"step {step} of --endurance-seed {seed}:", driver.step(), flush=True)
 
 
 @pytest.mark.slow
 def test_a_session_of_a_real_process_keeps_its_promises_at_random(
     tmp_path: Path, endurance_seed: int
 ) -> None:
-    endure(tmp_path, endurance_seed, 40)
+    run_steps(tmp_path, endurance_seed, 40)
 
 
 @pytest.mark.faults
@@ -29,4 +29,4 @@ def test_a_session_of_a_real_process_keeps_its_promises_at_random(
 def test_sessions_of_a_real_process_keep_their_promises(
     tmp_path: Path, endurance_seed: int, part: int
 ) -> None:
-    endure(tmp_path, endurance_seed + part + 1, 150)
+    run_steps(tmp_path, endurance_seed + part + 1, 150)

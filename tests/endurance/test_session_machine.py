@@ -1,4 +1,4 @@
-"""The promises of a session hold after every step, whatever people do and whatever dies.
+"""The promises of a session hold after every step, whatever clients do and whatever is killed.
 
 `pytest tests/endurance --endurance-seed N` repeats a run; a failure is shrunk to the steps it needs.
 """
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.endurance.machine import SessionMachine
+from tests.endurance.state_machine import SessionMachine
 
 STEPS = 50
 
 
-def endure(number: int, steps: int) -> None:
+def run_steps(number: int, steps: int) -> None:
     print(f"--endurance-seed {number}")
     SessionMachine.steps = 0
     machine = seed(number)(SessionMachine)
@@ -27,12 +27,12 @@ def endure(number: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # shrinking takes its time
+@pytest.mark.timeout(400)  # shrinking takes long
 def test_a_session_keeps_its_promises_at_random(endurance_seed: int) -> None:
-    endure(endurance_seed, 200)
+    run_steps(endurance_seed, 200)
 
 
 @pytest.mark.faults
 @pytest.mark.timeout(600)
 def test_a_session_keeps_its_promises_for_thousands_of_steps(endurance_seed: int) -> None:
-    endure(endurance_seed, 2000)
+    run_steps(endurance_seed, 2000)

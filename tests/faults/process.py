@@ -1,7 +1,7 @@
-"""`farsteer` as users run it, except that it dies at a named step: `python -m tests.faults.process FILE runner ...`
+"""`farsteer` with a kill at a named step: `python -m tests.faults.process FILE runner ...`
 
-FILE is the order: `victim step when count`. At the count-th time that the step is reached after the order was given,
-the victim (the process itself, or its youngest agent) is killed with SIGKILL. The product knows nothing of this.
+FILE contains the order `victim step when count`. When the step is reached for the count-th time after the order was
+written, the victim (the process itself, or its newest agent) gets SIGKILL. The product has no code for this.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ STEPS = {"hub": HUB_STEPS, "runner": RUNNER_STEPS, "agent": AGENT_STEPS}
 WHEN = ("before", "after")
 
 
-class Orders:
+class KillOrder:
+    """The order in a file. It is read at every step, because it may change at any time."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read: str | None = None
@@ -80,49 +82,49 @@ class Orders:
                 os.kill(self.agents[-1], signal.SIGKILL)
 
 
-def _wrap(orders: Orders, step: str) -> None:
+def _wrap(kill_order: KillOrder, step: str) -> None:
     module, _, path = step.partition(":")
     owner_name, _, name = path.partition(".")
     owner = getattr(importlib.import_module(module), owner_name)
     original = getattr(owner, name)
 
     @functools.wraps(original)
-    async def slowly(*args: Any, **named: Any) -> Any:
-        orders.reached(step, "before")
+    async def async_step(*args: Any, **named: Any) -> Any:
+        kill_order.reached(step, "before")
         result = await original(*args, **named)
-        orders.reached(step, "after")
+        kill_order.reached(step, "after")
         return result
 
     @functools.wraps(original)
-    def quickly(*args: Any, **named: Any) -> Any:
-        orders.reached(step, "before")
+    def sync_step(*args: Any, **named: Any) -> Any:
+        kill_order.reached(step, "before")
         result = original(*args, **named)
-        orders.reached(step, "after")
+        kill_order.reached(step, "after")
         return result
 
-    setattr(owner, name, slowly if asyncio.iscoroutinefunction(original) else quickly)
+    setattr(owner, name, async_step if asyncio.iscoroutinefunction(original) else sync_step)
 
 
-def _notice_agents(orders: Orders) -> None:
+def _record_agents(kill_order: KillOrder) -> None:
     from farsteer.agents.process import AgentProcess
 
     original = AgentProcess.__init__
 
     @functools.wraps(original)
-    def begin(self: AgentProcess, *args: Any, **named: Any) -> None:
+    def init(self: AgentProcess, *args: Any, **named: Any) -> None:
         original(self, *args, **named)
-        orders.agents.append(self.pid)
+        kill_order.agents.append(self.pid)
 
-    AgentProcess.__init__ = begin
+    AgentProcess.__init__ = init
 
 
 def main() -> int:
-    order, kind, *rest = sys.argv[1:]
-    orders = Orders(Path(order))
+    path, kind, *rest = sys.argv[1:]
+    kill_order = KillOrder(Path(path))
     for step in HUB_STEPS if kind == "hub" else (*RUNNER_STEPS, *AGENT_STEPS[-1:]):
-        _wrap(orders, step)
+        _wrap(kill_order, step)
     if kind == "runner":
-        _notice_agents(orders)
+        _record_agents(kill_order)
     from farsteer.cli.main import main as farsteer
 
     return farsteer([kind, *rest])

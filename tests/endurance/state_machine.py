@@ -1,4 +1,4 @@
-"""A session driven at random, every choice made by hypothesis, so that a failure shrinks to the steps it needs."""
+"""A session driven by hypothesis, which shrinks a failure to the steps it needs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from farsteer.core import commands
 from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery
-from tests.endurance.agent import DOING, ENDING, RESTORING, STARTING, TAKING
-from tests.endurance.world import World
+from tests.endurance.agent import ACCEPT_MODES, ACTIONS, RESTORE_MODES, START_MODES, TURN_ENDINGS
+from tests.endurance.system import SimulatedSystem
 
-# Mostly well-behaved, so that sessions get far enough for the rest to matter.
-taking = st.one_of(st.just("take"), st.sampled_from(TAKING))
-doing = st.one_of(
-    st.just("say"),
-    st.just("say,ask,say"),
-    st.lists(st.sampled_from(DOING), min_size=1, max_size=3).map(",".join),
+# Mostly well-behaved agents, so that sessions get far enough for the rest to matter.
+accept_modes = st.one_of(st.just("accept"), st.sampled_from(ACCEPT_MODES))
+actions = st.one_of(
+    st.just("message"),
+    st.just("message,ask,message"),
+    st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=3).map(",".join),
 )
-ending = st.one_of(st.just("end"), st.sampled_from(ENDING))
+turn_endings = st.one_of(st.just("end"), st.sampled_from(TURN_ENDINGS))
 deliveries = st.sampled_from(Delivery)
 outcomes = st.sampled_from([Outcome.APPROVED, Outcome.DENIED, Outcome.ABORT])
-messages = st.tuples(taking, doing, ending, deliveries)
+messages = st.tuples(accept_modes, actions, turn_endings, deliveries)
 Message = tuple[str, str, str, Delivery]
 Pause = tuple[Message | Outcome | None, float]
 # Before the next step: often another message or an answer, then a few turns of the loop or some time.
@@ -44,90 +44,90 @@ class SessionMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self._root = Path(tempfile.mkdtemp(prefix="endurance-"))
-        self.world = World(self._root)
+        self.system = SimulatedSystem(self._root)
         self.sent = 0
         self.opened = False
 
     @initialize()
     def begin(self) -> None:
-        self.world.__enter__()
+        self.system.__enter__()
         self.opened = True
 
     def teardown(self) -> None:
         try:
             if self.opened:
-                self.world.__exit__()
+                self.system.__exit__()
         finally:
             shutil.rmtree(self._root)
 
     def go_on(self, pause: Pause) -> None:
-        """Let some time pass, and see whether the promises hold."""
+        """Let some time pass, then check the promises."""
         type(self).steps += 1
-        world, (act, time) = self.world, pause
+        system, (act, time) = self.system, pause
         if isinstance(act, Outcome):
-            for approval in world.ledger.asked[-1:]:
-                world.respond(approval, Answer(outcome=act))
+            for approval in system.checker.approvals[-1:]:
+                system.respond(approval, Answer(outcome=act))
         elif act is not None:
-            self._say(act)
-        world.do(world.ticks(time) if isinstance(time, int) else world.wait(time))
-        world.check()
+            self._send(act)
+        system.run(system.ticks(time) if isinstance(time, int) else system.wait(time))
+        system.check()
 
     # -- messages
 
-    def _say(self, message: Message) -> None:
-        taking, doing, ending, delivery = message
+    def _send(self, message: Message) -> None:
+        accept_mode, actions, ending, delivery = message
         self.sent += 1
-        self.world.send(f"m{self.sent}", f"{taking} {doing} {ending}", delivery)
+        self.system.send(f"m{self.sent}", f"{accept_mode} {actions} {ending}", delivery)
 
     @rule(message=messages, pause=pauses)
     def send(self, message: Message, pause: Pause) -> None:
-        self._say(message)
+        self._send(message)
         self.go_on(pause)
 
     @rule(count=st.integers(2, 5), pause=pauses)
     def send_several(self, count: int, pause: Pause) -> None:
         for _ in range(count):
-            self._say(("take", "say", "end", Delivery.QUEUE))
+            self._send(("accept", "message", "end", Delivery.QUEUE))
         self.go_on(pause)
 
     @precondition(lambda self: self.sent)
     @rule(back=st.integers(0, 3), pause=pauses)
     def send_again(self, back: int, pause: Pause) -> None:
-        """A client that had no answer."""
+        """Repeat a message, as a client does that got no answer."""
         name = f"m{max(1, self.sent - back)}"
-        self.world.send(name, "", Delivery.QUEUE)
+        self.system.send(name, "", Delivery.QUEUE)
         self.go_on(pause)
 
-    @precondition(lambda self: self.world.names)
+    @precondition(lambda self: self.system.names)
     @rule(back=st.integers(0, 5), pause=pauses)
     def cancel(self, back: int, pause: Pause) -> None:
-        self.world.cancel(self._item(back))
+        self.system.cancel(self._item(back))
         self.go_on(pause)
 
-    @precondition(lambda self: self.world.names)
+    @precondition(lambda self: self.system.names)
     @rule(back=st.integers(0, 5), pause=pauses)
     def send_now(self, back: int, pause: Pause) -> None:
-        self.world.send_now(self._item(back))
+        self.system.send_now(self._item(back))
         self.go_on(pause)
 
     def _item(self, back: int) -> str:
-        items = [*self.world.names.values()]
+        items = [*self.system.names.values()]
         return items[-1 - back % len(items)]
 
     # -- steering
 
     @rule(pause=pauses)
     def interrupt(self, pause: Pause) -> None:
-        self.world.command(commands.Abort())
+        self.system.command(commands.Abort())
         self.go_on(pause)
 
-    @precondition(lambda self: self.world.ledger.asked)
+    @precondition(lambda self: self.system.checker.approvals)
     @rule(which=st.integers(0, 3), outcome=outcomes, times=st.integers(1, 2), pause=pauses)
     def answer(self, which: int, outcome: Outcome, times: int, pause: Pause) -> None:
-        """An open question, one that was answered long ago, or twice the same."""
-        asked = self.world.ledger.asked
+        """Answer an open approval, or one that is closed; once or twice."""
+        approvals = self.system.checker.approvals
         for _ in range(times):
-            self.world.respond(asked[-1 - which % len(asked)], Answer(outcome=outcome))
+            self.system.respond(approvals[-1 - which % len(approvals)], Answer(outcome=outcome))
         self.go_on(pause)
 
     @rule(
@@ -137,71 +137,71 @@ class SessionMachine(RuleBasedStateMachine):
         pause=pauses,
     )
     def configure(self, mode: Any, model: Any, effort: Any, pause: Pause) -> None:
-        self.world.command(commands.Configure(permission_mode=mode, model=model, effort=effort))
+        self.system.command(commands.Configure(permission_mode=mode, model=model, effort=effort))
         self.go_on(pause)
 
     @rule(pause=pauses)
     def stop(self, pause: Pause) -> None:
-        self.world.command(commands.Stop())
+        self.system.command(commands.Stop())
         self.go_on(pause)
 
     @rule(pause=pauses)
     def resume(self, pause: Pause) -> None:
-        self.world.command(commands.Resume())
+        self.system.command(commands.Resume())
         self.go_on(pause)
 
     @rule(pause=pauses)
-    def warm(self, pause: Pause) -> None:
-        self.world.command(commands.Prewarm())
+    def prewarm(self, pause: Pause) -> None:
+        self.system.command(commands.Prewarm())
         self.go_on(pause)
 
     @rule(back=st.integers(0, 3), files=st.booleans(), pause=pauses)
     def rewind(self, back: int, files: bool, pause: Pause) -> None:
-        self.world.rewind(back, files=files)
+        self.system.rewind(back, files=files)
         self.go_on(pause)
 
-    # -- what goes wrong
+    # -- failures
 
     @rule(pause=pauses)
     def kill_agent(self, pause: Pause) -> None:
-        for launch in [*self.world.memory.living]:
+        for launch in [*self.system.memory.running]:
             launch.kill()
         self.go_on(pause)
 
     @rule(lose=st.booleans(), linger=st.integers(0, 6), down=pauses, pause=pauses)
     def kill_runner(self, lose: bool, linger: int, down: Pause, pause: Pause) -> None:
-        world = self.world
-        world.do(world.kill_runner(lose=lose, linger=linger))
+        system = self.system
+        system.run(system.kill_runner(lose=lose, linger=linger))
         self.go_on(down)
-        world.do(world.start_runner())
+        system.run(system.start_runner())
         self.go_on(pause)
 
     @rule(lose=st.booleans(), down=pauses, pause=pauses)
     def kill_hub(self, lose: bool, down: Pause, pause: Pause) -> None:
-        world = self.world
-        world.do(world.kill_hub(lose=lose))
+        system = self.system
+        system.run(system.kill_hub(lose=lose))
         self.go_on(down)
-        world.do(world.start_hub())
+        system.run(system.start_hub())
         self.go_on(pause)
 
     @rule(pause=pauses)
     def cut_link(self, pause: Pause) -> None:
-        self.world.do(self.world.cut_link())
+        self.system.run(self.system.cut_link())
         self.go_on(pause)
 
-    @rule(manner=st.sampled_from(STARTING))
-    def next_start(self, manner: str) -> None:
-        self.world.memory.starts.append(manner)
+    @rule(mode=st.sampled_from(START_MODES))
+    def next_start(self, mode: str) -> None:
+        self.system.memory.starts.append(mode)
 
-    @rule(manner=st.sampled_from(RESTORING))
-    def next_restore(self, manner: str) -> None:
-        self.world.memory.restores.append(manner)
+    @rule(mode=st.sampled_from(RESTORE_MODES))
+    def next_restore(self, mode: str) -> None:
+        self.system.memory.restores.append(mode)
 
     @rule(pause=pauses)
     def agent_forgets(self, pause: Pause) -> None:
-        """Its own retention: the conversation is gone."""
-        if not self.world.memory.living:
-            self.world.memory.wipe()
+        """The agent deletes its conversations."""
+        if not self.system.memory.running:
+            self.system.memory.wipe()
         self.go_on(pause)
 
     @rule(pause=pauses)

@@ -1,4 +1,4 @@
-"""Real SQLite without threads, so that a commit comes at the same step every time, and a kill can come before it."""
+"""SQLite writers and readers that can be killed. The inline ones use no threads, so that runs are reproducible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class InlineWriter(Writer):
-    """The same jobs, the same group commit; a kill is no power cut, so nothing waits for the disk."""
+    """Does the same jobs with the same group commit in the event loop. Does not wait for the disk."""
 
     def __init__(self, path: Path, migrations: Sequence[Migration], max_waiting: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -55,7 +55,7 @@ class InlineWriter(Writer):
         await asyncio.sleep(0)
 
     def crash(self, *, lose: bool) -> None:
-        """SIGKILL: what was being committed is on the disk, or it is not; nobody is told either way."""
+        """Stop as by SIGKILL. What was being committed is lost if `lose` is set; nobody is notified either way."""
         if not self._closed:
             self._closed = True
             batch, self._waiting = self._waiting, []
@@ -64,8 +64,8 @@ class InlineWriter(Writer):
             self._db.close()
 
 
-class MortalWriter(Writer):
-    """The writer as it is, with its thread; a kill takes the jobs that wait, or just misses them."""
+class KillableWriter(Writer):
+    """The ordinary writer with its thread. A crash drops the waiting jobs if `lose` is set."""
 
     def crash(self, *, lose: bool) -> None:
         if not self._closed:
@@ -76,7 +76,7 @@ class MortalWriter(Writer):
             self._thread.join()
 
 
-class MortalReaders(Readers):
+class KillableReaders(Readers):
     def crash(self) -> None:
         self._closed = True
         self._shut_down()

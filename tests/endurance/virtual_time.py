@@ -1,6 +1,7 @@
-"""An event loop whose time passes when nothing is left to do, and tasks that die together.
+"""An event loop with virtual time, and groups of tasks that can be killed together.
 
-With it a session of hours is lived through in seconds, and the same steps always happen in the same order.
+Time passes only when nothing is left to do. So hours of a session take seconds, and the same steps always happen in the
+same order.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_BUSY = 20_000
-"""Turns of the loop without time passing."""
-_LIFE: contextvars.ContextVar[Mortal | None] = contextvars.ContextVar("life", default=None)
+_MAX_BUSY_TURNS = 20_000
+"""Turns of the loop without time passing, after which it counts as an endless loop."""
+_GROUP: contextvars.ContextVar[KillableTasks | None] = contextvars.ContextVar("group", default=None)
 
 
 class Stuck(AssertionError):
-    """Something is awaited that nobody will ever bring about."""
+    """A task waits for something that will never happen."""
 
 
 class _Selector(selectors.SelectSelector):
@@ -31,13 +32,13 @@ class _Selector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> Any:
         events = super().select(0)
-        self.passed += 1e-7  # a turn of the loop takes its time
+        self.passed += 1e-7  # a turn of the loop takes some time
         self._busy = self._busy + 1 if timeout == 0 else 0
-        if self._busy > _BUSY:
+        if self._busy > _MAX_BUSY_TURNS:
             self._busy = 0
-            raise Stuck("it is busy with nothing, for ever")
+            raise Stuck("the loop is busy without end")
         if not events and timeout is None:
-            raise Stuck("nothing is left to happen")
+            raise Stuck("nothing is left to do")
         if not events and timeout is not None and timeout > 0:
             self.passed += timeout
         return events
@@ -53,7 +54,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.passed
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-        """In place: a thread would come back at a time of its own."""
+        """Run `func` at once: a thread would finish at an unpredictable time."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -63,7 +64,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Task(asyncio.Task[T]):
-    """Numbered, so that a set of tasks has the same order in every run."""
+    """A task whose hash is a number, so that a set of tasks has the same order in every run."""
 
     _numbers = itertools.count()
 
@@ -75,50 +76,50 @@ class _Task(asyncio.Task[T]):
         return self._number
 
 
-class Mortal:
-    """One life of a hub or a runner inside this process: what it starts dies with it, wherever it stands."""
+class KillableTasks:
+    """The tasks of one hub or runner inside this process. `kill` cancels all of them, as SIGKILL would end them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.dead = False
+        self.killed = False
         self._loop = loop
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._context = contextvars.copy_context()
-        self._context.run(_LIFE.set, self)
+        self._context.run(_GROUP.set, self)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         return self._loop.create_task(work, context=self._context)
 
-    def adopt(self, task: asyncio.Task[Any]) -> None:
+    def add(self, task: asyncio.Task[Any]) -> None:
         self._tasks[task] = None
         task.add_done_callback(lambda ended: self._tasks.pop(ended, None))
-        if self.dead:
+        if self.killed:
             task.cancel()
 
-    async def die(self) -> None:
-        self.dead = True
-        for patience in range(600):
+    async def kill(self) -> None:
+        self.killed = True
+        for attempt in range(600):
             for task in [*self._tasks]:
                 task.cancel()
             if not self._tasks:
                 return
-            await asyncio.sleep(0 if patience < 100 else 0.01)
-        raise AssertionError(f"tasks that do not die: {self._tasks}")
+            await asyncio.sleep(0 if attempt < 100 else 0.01)
+        raise AssertionError(f"tasks that do not end: {self._tasks}")
 
 
-def make_task(
+def create_task(
     loop: asyncio.AbstractEventLoop,
     work: Coroutine[Any, Any, T],
     *,
     context: contextvars.Context | None = None,
 ) -> asyncio.Task[T]:
-    """The loop's task factory: a task belongs to the life in which it was made."""
+    """The task factory of the loop: a task belongs to the group of the task that creates it."""
     task = _Task(work, loop=loop, context=context)
-    life = _LIFE.get() if context is None else context.get(_LIFE)
-    if life is not None:
-        life.adopt(task)
+    group = _GROUP.get() if context is None else context.get(_GROUP)
+    if group is not None:
+        group.add(task)
     return task
 
 
-def outside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task of no life of ours: an agent's."""
+def spawn_outside(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Create a task that belongs to no group: the task of an agent."""
     return asyncio.get_running_loop().create_task(work, context=contextvars.Context())
