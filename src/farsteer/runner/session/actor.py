@@ -12,14 +12,12 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-import msgspec
-
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer
-from farsteer.core.errors import Conflict, FarsteerError, Internal, NotCapable
+from farsteer.core.errors import Conflict, FarsteerError, Internal
 from farsteer.core.events import SessionStatus, TurnEndReason
-from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item
+from farsteer.core.queue import ItemState, next_item
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.session.agent_calls import AgentCalls, MessageDelivery
 from farsteer.runner.session.approvals import OpenApprovals
@@ -53,16 +51,14 @@ class SessionActor:
     def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
         self.spec = spec
         self._log = log
-        self._adapter = context.adapter
-        limits = context.limits
         mailbox = self._mailbox = Mailbox()
         timers = self._timers = Timers(mailbox)
         approvals = self._approvals = OpenApprovals(log, timers, spec.permission_timeout)
-        turns = self._turns = TurnManager(log, approvals, timers, limits)
+        turns = self._turns = TurnManager(log, approvals, timers, context.limits)
         output = OutputHandler(log, approvals, turns)
         launcher = self._launcher = Launcher(spec, log, context, mailbox, timers, output)
         calls = self._calls = AgentCalls(mailbox, launcher, log, context)
-        self._delivery = MessageDelivery(log, turns, timers, launcher, calls, limits)
+        self._delivery = MessageDelivery(context, log, turns, timers, launcher, calls)
         self._rewinds = Rewinds(context, log, turns, launcher, calls, self._delivery)
         self._closing = False
         self._task: asyncio.Task[None] | None = None
@@ -192,14 +188,13 @@ class SessionActor:
             case commands.Resume():
                 return await self._resume(done)
             case commands.Send():
-                await self._send(command.item)
+                await self._delivery.send(command.item)
             case commands.SendNow():
-                await self._send_now(command.item_id)
+                await self._delivery.send_now(command.item_id)
             case commands.Cancel():
-                item = find_waiting(self.state.queue, command.item_id)
-                self._turns.set_outcome(item.id, ItemState.CANCELLED, "cancelled by the sender")
+                self._delivery.cancel(command.item_id)
             case commands.Abort():
-                await self._abort()
+                await self._delivery.abort()
             case commands.Stop():
                 self._turns.set_outcome_of_waiting(ItemState.CANCELLED, "the session was stopped")
                 return self._launcher.stop_and_notify("stopped", done)
@@ -274,36 +269,6 @@ class SessionActor:
             reason = f"the agent wrote no output for {silence:.0f} s"
             self._launcher.stop(reason, restart=True, turn_end=TurnEndReason.FAILED)
 
-    # -- messages
-
-    async def _send(self, item: QueueItem) -> None:
-        if item.delivery is Delivery.STEER and not self._adapter.capabilities.steer:
-            raise NotCapable("this agent accepts no message during a turn")
-        if self._log.is_known_item(item.id):
-            return
-        self._log.enqueue(item)
-        if item.delivery is Delivery.NOW:
-            await self._delivery.interrupt()
-        elif item.delivery is Delivery.STEER and self.state.turn_id is not None:
-            launch, first = self._launcher.ready_launch, next_item(self.state.queue)
-            # It is not steered past messages that wait already.
-            if launch is not None and first is not None and first.id == item.id:
-                await self._delivery.steer(first, launch)
-
-    async def _send_now(self, item_id: str) -> None:
-        item = msgspec.structs.replace(find_waiting(self.state.queue, item_id), delivery=Delivery.NOW)
-        self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
-        await self._delivery.interrupt()
-
-    async def _abort(self) -> None:
-        """Interrupt the running turn. If none runs, cancel the message that is about to start one."""
-        if self.state.turn_id is not None:
-            await self._delivery.interrupt()
-            return
-        item = next_item(self.state.queue)
-        if item is not None:
-            self._turns.set_outcome(item.id, ItemState.CANCELLED, "aborted before it started")
-
     # -- approvals
 
     async def _answer_approval(self, approval_id: str, answer: Answer) -> None:
@@ -317,7 +282,7 @@ class SessionActor:
         if answer.mode is not None:
             await self._configure(commands.Configure(permission_mode=answer.mode))
         if answer.outcome is Outcome.ABORT:
-            await self._abort()
+            await self._delivery.abort()
 
     async def _expire_approval(self, approval_id: str) -> None:
         if self._approvals.is_open(approval_id):

@@ -1,4 +1,4 @@
-"""Calls to the agent: handing over messages and interrupting turns, while its output keeps being handled."""
+"""Calls to the agent while its output keeps being handled, and the delivery of messages by such calls."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import msgspec
+
 from farsteer.agents.base import Launch, Prompt
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.errors import ErrorCode, FarsteerError
+from farsteer.core.errors import ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import ItemState, QueueItem
-from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item
+from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launcher import Launcher
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.mailbox import CommandRequest, InterruptOverdue, Mailbox
@@ -109,18 +111,61 @@ class AgentCalls:
 
 
 class MessageDelivery:
-    """Delivers messages to the agent, each at most once, and interrupts turns."""
+    """Queues messages, delivers each to the agent at most once, and interrupts turns."""
 
     def __init__(
-        self, log: SessionLog, turns: TurnManager, timers: Timers, launcher: Launcher, calls: AgentCalls,
-        limits: Limits,
+        self, context: ActorContext, log: SessionLog, turns: TurnManager, timers: Timers, launcher: Launcher,
+        calls: AgentCalls,
     ) -> None:  # fmt: skip
+        self._adapter = context.adapter
+        self._limits = context.limits
         self._log = log
         self._turns = turns
         self._timers = timers
         self._launcher = launcher
         self._calls = calls
-        self._limits = limits
+
+    # -- the queue
+
+    async def send(self, item: QueueItem) -> None:
+        """Queue `item` unless it is known, then interrupt or steer the running turn if it asks for that.
+
+        Raises NotCapable if it is to be steered and the agent cannot do that.
+        """
+        if item.delivery is Delivery.STEER and not self._adapter.capabilities.steer:
+            raise NotCapable("this agent accepts no message during a turn")
+        if self._log.is_known_item(item.id):
+            return
+        self._log.enqueue(item)
+        if item.delivery is Delivery.NOW:
+            await self.interrupt()
+        elif item.delivery is Delivery.STEER and self._log.state.turn_id is not None:
+            launch, first = self._launcher.ready_launch, next_item(self._log.state.queue)
+            # It is not steered past messages that wait already.
+            if launch is not None and first is not None and first.id == item.id:
+                await self._steer(first, launch)
+
+    async def send_now(self, item_id: str) -> None:
+        """Move a waiting item to the front and interrupt the running turn."""
+        item = msgspec.structs.replace(find_waiting(self._log.state.queue, item_id), delivery=Delivery.NOW)
+        self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
+        await self.interrupt()
+
+    def cancel(self, item_id: str) -> None:
+        """Cancel a waiting item. Raises Conflict if it has been handed over."""
+        item = find_waiting(self._log.state.queue, item_id)
+        self._turns.set_outcome(item.id, ItemState.CANCELLED, "cancelled by the sender")
+
+    async def abort(self) -> None:
+        """Interrupt the running turn. If none runs, cancel the message that is about to start one."""
+        if self._log.state.turn_id is not None:
+            await self.interrupt()
+            return
+        item = next_item(self._log.state.queue)
+        if item is not None:
+            self._turns.set_outcome(item.id, ItemState.CANCELLED, "aborted before it started")
+
+    # -- the agent
 
     async def deliver(self, item: QueueItem, launch: Launch) -> None:
         """Begin a turn with `item`.
@@ -158,7 +203,7 @@ class MessageDelivery:
             self._turns.set_outcome(item.id, state, reason)
             self._turns.end(turn_end, reason)
 
-    async def steer(self, item: QueueItem, launch: Launch) -> None:
+    async def _steer(self, item: QueueItem, launch: Launch) -> None:
         """Deliver `item` into the running turn. An item that the agent refuses stays in the queue."""
         log = self._log
         turn_id = log.state.turn_id
