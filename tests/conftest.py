@@ -1,7 +1,8 @@
-"""Fixtures of every test: a home of its own, a free port, and nothing left running."""
+"""Fixtures for every test: its own home, a free port, and a check that no process is left behind."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,52 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--endurance-seed",
         type=int,
         default=20261116,
-        help="which random run of tests/endurance and tests/faults",
+        help="seed of the random runs in tests/endurance and tests/faults",
     )
 
 
-WHOLE = ("agents/demo", "agents/droid", "cli", "client", "contract", "docs", "faces", "promises", "scenarios")
-"""Folders whose tests run servers and agents: together they take minutes."""
+SLOW_FIXTURES = frozenset(
+    {"free_port", "hub_only", "known", "newcomer", "repository", "server", "stack", "station", "world"}
+)
+"""Fixtures that start a process or a server, or that exist for it. A test that uses one is marked `slow`."""
+
+_UNMARKED_MAY_NOT = {
+    "os.fork": "starts a process",
+    "os.forkpty": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "subprocess.Popen": "starts a process",
+    "socket.bind": "binds a socket",
+}
+"""Audit events of what only a test marked `slow` may do."""
+
+_unmarked_test: str | None = None
+"""The test that runs now, unless it is marked."""
+
+
+def _refuse_unmarked(event: str, _: tuple[object, ...]) -> None:
+    if _unmarked_test is not None and event in _UNMARKED_MAY_NOT:
+        raise RuntimeError(f"{_unmarked_test} {_UNMARKED_MAY_NOT[event]}: mark it with pytest.mark.slow")
+
+
+sys.addaudithook(_refuse_unmarked)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).as_posix().startswith(WHOLE):
+        if isinstance(item, pytest.Function) and not SLOW_FIXTURES.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Hold the mark true: `make check` runs the unmarked tests and must stay fast."""
+    global _unmarked_test
+    marked = any(item.get_closest_marker(name) for name in ("slow", "faults", "vendor"))
+    _unmarked_test = None if marked else item.nodeid
+    try:
+        return (yield)
+    finally:
+        _unmarked_test = None
 
 
 @pytest.fixture
@@ -41,7 +75,7 @@ def _workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _session_leaves_no_process(_workspace: Path) -> Iterator[None]:
-    """Runs in each xdist worker; outlives the fixtures of session and module scope."""
+    """Runs in each xdist worker, after the fixtures of session and module scope have ended."""
     yield
     leftovers = processes.left_behind(_workspace)
     if leftovers:
@@ -63,7 +97,7 @@ def _test_leaves_no_process(_workspace: Path) -> Iterator[None]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new, empty FARSTEER_HOME under a new HOME; no setting of the developer's leaks in."""
+    """An empty FARSTEER_HOME in an empty HOME, without the developer's own settings."""
     for name in [*os.environ]:
         if name.startswith(("FARSTEER_", "XDG_")) or name == "CLI_API_TOKEN":
             monkeypatch.delenv(name)
@@ -77,5 +111,5 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def free_port() -> int:
-    """One free port on 127.0.0.1; for several, call tests.support.ports.free_port."""
+    """A free port on 127.0.0.1. For several, call tests.support.ports.free_port."""
     return ports.free_port()

@@ -123,6 +123,7 @@ def started_modules() -> list[list[str]]:
     return [*groups.values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modules", started_modules(), ids=lambda modules: modules[0])
 def test_the_cli_and_the_runner_start_without_the_hubs_libraries(modules: list[str]) -> None:
     script = (

@@ -4,8 +4,11 @@ import subprocess
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.support import processes
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_living_child_is_seen_and_a_dead_one_is_not(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_modules_stay_small() -> None:
     assert not large, f"over {MODULE_LINES} lines, one noun per module: {large}"
 
 
+@pytest.mark.slow
 def test_no_file_names_a_machine_or_a_registry() -> None:
     found = [
         f"{name}:{number}: {line.strip()[:120]}"

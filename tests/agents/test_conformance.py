@@ -31,6 +31,8 @@ from farsteer.core.events import AgentMessage, Delta, DeltaKind, FilesRestored, 
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.session import StoredConversation
 
+pytestmark = pytest.mark.slow
+
 
 class ModestLaunch(DemoLaunch):
     """A launch without optional methods: it refuses them as `Launch` does by default."""

@@ -9,6 +9,8 @@ import pytest
 from bench import child as module
 from bench.child import Child, ChildFailed
 
+pytestmark = pytest.mark.slow
+
 PARENT_AND_CHILD = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)

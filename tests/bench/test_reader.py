@@ -11,6 +11,8 @@ from bench import wire
 from bench.reader import Job, Step, Subscriber, Tally, read
 from bench.subscribers import joined
 
+pytestmark = pytest.mark.slow
+
 GREETING = b"welcome"
 
 

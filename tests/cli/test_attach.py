@@ -12,8 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import finish, start
 from tests.support.stack import Account, Stack
+
+pytestmark = pytest.mark.slow
 
 SECONDS = 30.0
 

@@ -23,6 +23,7 @@ async def ready(process: Process) -> str:
         return (await process.stdout.readline()).decode()
 
 
+@pytest.mark.slow
 async def test_up_from_start_to_end(home: Path, project: Path) -> None:
     process = await start("up", "--port", "0", cwd=project)
     line = await ready(process)
@@ -61,6 +62,7 @@ async def test_a_killed_hub_is_ignored_and_can_start_again(home: Path, project: 
     assert (await finish(process)).code == 0
 
 
+@pytest.mark.slow
 async def test_a_port_in_use(home: Path) -> None:
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]

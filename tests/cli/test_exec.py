@@ -17,6 +17,8 @@ from tests.cli.command import farsteer, finish, start
 from tests.cli.conftest import RunCommand
 from tests.support.stack import Stack
 
+pytestmark = pytest.mark.slow
+
 
 def entries(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]

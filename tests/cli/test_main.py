@@ -32,6 +32,7 @@ def loaded_after(*calls: list[str]) -> set[str]:
     return set(done.stderr.partition("LOADED")[2].split())
 
 
+@pytest.mark.slow
 def test_version_and_overview_load_no_libraries() -> None:
     assert not HEAVY & loaded_after(["--version"], [], ["--help"], ["help"])
 
@@ -47,6 +48,7 @@ def test_help_is_worth_reading_and_needs_no_server(command: str, capsys: pytest.
     assert max(map(len, text.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_help_loads_no_library_of_the_hub() -> None:
     loaded = loaded_after(*([command, "--help"] for command in COMMANDS))
     assert not {"starlette", "uvicorn", "socketio", "httpx", "rich"} & loaded
@@ -91,6 +93,7 @@ async def test_without_a_hub_it_says_how_to_start_one(home: Path, free_port: int
     )
 
 
+@pytest.mark.slow
 async def test_a_traceback_only_in_debug_mode(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in (await farsteer("sessions")).err
     monkeypatch.setenv("FARSTEER_DEBUG", "1")
@@ -103,6 +106,7 @@ def test_every_hint_is_for_a_code_that_exists() -> None:
     assert set(HINTS) <= set(ErrorCode)
 
 
+@pytest.mark.slow
 async def test_a_closed_stdout_is_no_error(home: Path) -> None:
     process = await start("agents", "demo")
     assert process.stdout is not None
@@ -112,6 +116,7 @@ async def test_a_closed_stdout_is_no_error(home: Path) -> None:
     assert result.code == 0
 
 
+@pytest.mark.slow
 def test_python_m_farsteer(home: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "farsteer", "--version"], capture_output=True, text=True, timeout=30

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.conftest import RunCommand
 from tests.support.stack import Stack
 
+pytestmark = pytest.mark.slow
+
 
 async def test_sessions_from_list_to_delete(hub: Stack, run_command: RunCommand) -> None:
     empty = await run_command("sessions")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import RunCommand
 from tests.support.stack import OWNER, Stack
+
+pytestmark = pytest.mark.slow
 
 
 async def test_tokens(hub: Stack, run_command: RunCommand, home: Path) -> None:

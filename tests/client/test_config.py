@@ -31,6 +31,7 @@ def test_a_broken_hub_file_is_ignored(home: Path, content: str) -> None:
     assert running_hub(home) is None
 
 
+@pytest.mark.slow
 def test_the_file_of_a_dead_hub_is_ignored(home: Path) -> None:
     pid = os.fork()
     if pid == 0:

@@ -371,6 +371,7 @@ async def test_a_message_can_go_first_or_into_the_running_turn(stack: Stack, cli
     assert steered.state is ItemState.ACCEPTED
 
 
+@pytest.mark.slow
 def test_the_synchronous_client_forks_and_exports(home: Path) -> None:
     async def serve(ready: asyncio.Event, over: asyncio.Event, urls: list[str]) -> None:
         async with farsteer(home) as stack:

@@ -28,6 +28,8 @@ from tests.support.droid_client import (
     text_of,
 )
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parent / "droid" / "resume.sh"
 ENVELOPE = {"jsonrpc": "2.0", "factoryApiVersion": "1.0.0"}
 PLAN_OPTIONS = [

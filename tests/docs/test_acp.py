@@ -10,6 +10,8 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from farsteer import __version__
 from farsteer.faces.acp import agent
 from tests.support.acp_schema import check
@@ -30,6 +32,7 @@ def run(example: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_examples_run(home: Path, tmp_path: Path) -> None:
     configure, try_it = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     printed = run(configure, tmp_path)

@@ -17,6 +17,8 @@ from farsteer.agents.conformance import AdapterConformance, Prompts
 from farsteer.agents.registry import ENTRY_POINT_GROUP
 from farsteer.core.capabilities import Capabilities
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adapters.md").read_text()
 SECONDS = 120.0

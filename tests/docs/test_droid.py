@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from farsteer.faces.droid.methods import METHODS
 from tests.support.droid_client import note_of, text_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "droid.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_example_runs(home: Path, tmp_path: Path) -> None:
     (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -8,6 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.model.script import split
 from tests.support.ports import free_port
 
@@ -22,6 +24,7 @@ def test_every_directive_of_the_page_is_understood() -> None:
         assert split(directive.replace("\\|", "|")), directive
 
 
+@pytest.mark.slow
 def test_the_example_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     port = free_port()

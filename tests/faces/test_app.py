@@ -22,6 +22,8 @@ from farsteer.link.websocket import connect
 from farsteer.server.server import listen, listener_url
 from tests.support.stack import OWNER
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def hub(home: Path) -> AsyncIterator[Hub]:

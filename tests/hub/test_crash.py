@@ -7,10 +7,14 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from tests.hub.conftest import OWNER_TOKEN
 from tests.hub.scripted import caller
+
+pytestmark = pytest.mark.slow
 
 STORM = """
 import asyncio, sys

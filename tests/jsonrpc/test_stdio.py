@@ -8,6 +8,8 @@ import subprocess
 import sys
 from contextlib import suppress
 
+import pytest
+
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 from tests.cli.command import finish
 
@@ -37,6 +39,7 @@ async def test_a_slow_reader_blocks_the_writer_in_bounded_memory() -> None:
     os.close(into)
 
 
+@pytest.mark.slow
 async def test_other_output_of_the_process_goes_to_stderr() -> None:
     script = (
         "import os, sys\n"

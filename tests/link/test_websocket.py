@@ -52,6 +52,7 @@ async def hub() -> AsyncIterator[Hub]:
         yield hub
 
 
+@pytest.mark.slow
 async def test_messages_go_both_ways(hub: Hub) -> None:
     async with hub.linked() as (transport, far_end):
         await transport.send(Ping())
@@ -60,6 +61,7 @@ async def test_messages_go_both_ways(hub: Hub) -> None:
         assert await transport.receive() == Ack(session="s", seq=1)
 
 
+@pytest.mark.slow
 async def test_the_token_travels_in_a_header_only(hub: Hub) -> None:
     async with hub.linked():
         assert hub.request is not None
@@ -68,12 +70,14 @@ async def test_the_token_travels_in_a_header_only(hub: Hub) -> None:
         assert "sec-websocket-extensions" not in hub.request.headers
 
 
+@pytest.mark.slow
 async def test_a_refused_token_is_told_apart(hub: Hub) -> None:
     hub.status = HTTPStatus.UNAUTHORIZED
     with pytest.raises(Unauthorized):
         await connect(hub.url, "wrong")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.BAD_GATEWAY])
 async def test_any_other_refusal_may_be_tried_again(hub: Hub, status: HTTPStatus) -> None:
     hub.status = status
@@ -86,11 +90,13 @@ async def test_a_hub_that_is_not_there(free_port: int) -> None:
         await connect(f"http://127.0.0.1:{free_port}", "secret")
 
 
+@pytest.mark.slow
 async def test_a_hub_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(LinkClosed, match="timed out"):
         await connect(f"http://127.0.0.1:{silent.getsockname()[1]}", "secret", open_timeout=0.1)
 
 
+@pytest.mark.slow
 async def test_the_hubs_end_ends_both_directions(hub: Hub) -> None:
     async with hub.linked() as (transport, far_end):
         waiting = asyncio.create_task(transport.receive())
@@ -101,6 +107,7 @@ async def test_the_hubs_end_ends_both_directions(hub: Hub) -> None:
             await transport.send(Ping())
 
 
+@pytest.mark.slow
 async def test_closing_wakes_whoever_waits(hub: Hub) -> None:
     async with hub.linked() as (transport, _):
         waiting = asyncio.create_task(transport.receive())
@@ -110,6 +117,7 @@ async def test_closing_wakes_whoever_waits(hub: Hub) -> None:
             await waiting
 
 
+@pytest.mark.slow
 async def test_garbage_ends_the_link(hub: Hub) -> None:
     async with hub.linked() as (transport, far_end):
         await far_end.send("no json")

@@ -107,6 +107,7 @@ async def test_codex_offers_its_tools_as_an_item_in_code_mode(http: httpx.AsyncC
     assert "touch x" in item["input"]
 
 
+@pytest.mark.slow
 async def test_the_log_says_what_became_of_each_request(tmp_path: Path) -> None:
     log, dump = tmp_path / "log.jsonl", tmp_path / "dump"
     dump.mkdir()
@@ -151,6 +152,7 @@ async def test_a_body_that_is_no_json_is_a_mistake(http: httpx.AsyncClient, serv
         server.check()
 
 
+@pytest.mark.slow
 async def test_the_server_ends_while_a_request_hangs() -> None:
     with ScriptedModel() as server:
         body = {"model": "plain", "messages": [{"role": "user", "content": "[[hang]]"}]}
@@ -162,6 +164,7 @@ async def test_the_server_ends_while_a_request_hangs() -> None:
                 await hanging
 
 
+@pytest.mark.slow
 async def test_it_runs_as_a_program(tmp_path: Path) -> None:
     port_file, log = tmp_path / "port", tmp_path / "log"
     process = await asyncio.create_subprocess_exec(

@@ -56,6 +56,7 @@ async def test_slow_words_come_one_by_one_and_none_twice(client: Client) -> None
     assert reply.text == "word1 word2 word3 word4 word5 "
 
 
+@pytest.mark.slow
 async def test_a_delay_keeps_the_pieces_apart() -> None:
     with ScriptedModel(delay=0.02) as server:
         url = f"{server.url}/v1/chat/completions"

@@ -59,6 +59,7 @@ def alive(process: subprocess.Popen[bytes]) -> bool:
     return psutil.pid_exists(process.pid) and is_alive(psutil.Process(process.pid))
 
 
+@pytest.mark.slow
 def test_only_processes_of_this_home_are_killed(tmp_path: Path, orphans: Orphans) -> None:
     mine, other = prepare_home(tmp_path / "mine"), prepare_home(tmp_path / "other")
     name = home_id(mine)
@@ -78,6 +79,7 @@ def test_only_processes_of_this_home_are_killed(tmp_path: Path, orphans: Orphans
     assert kill_orphans(mine) == 0
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_home_is_another_home(tmp_path: Path, orphans: Orphans) -> None:
     home = prepare_home(tmp_path / "home")
     agent = orphans.start(str(LaunchMark(home_id(home), 1, SESSION)))
@@ -88,6 +90,7 @@ def test_a_copy_of_a_home_is_another_home(tmp_path: Path, orphans: Orphans) -> N
     assert kill_orphans(tmp_path / "moved") == 1
 
 
+@pytest.mark.slow
 def test_a_runner_that_an_agent_started_does_not_kill_itself_or_the_agent(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
     script = (
@@ -103,6 +106,7 @@ def test_a_runner_that_an_agent_started_does_not_kill_itself_or_the_agent(tmp_pa
     assert answer.stdout.split("\n")[:2] == ["1", "still here"]
 
 
+@pytest.mark.slow
 async def test_orphans_are_killed_when_the_runner_is_opened(tmp_path: Path, orphans: Orphans) -> None:
     home = prepare_home(tmp_path / "home")
     agent = orphans.start(str(LaunchMark(home_id(home), 1, SESSION)))

@@ -53,6 +53,7 @@ async def test_removing_undoes_creating(repository: Path) -> None:
     assert worktree.branch not in git(repository, "branch", "--list")
 
 
+@pytest.mark.slow
 async def test_outside_a_repository_there_is_no_worktree(tmp_path: Path) -> None:
     with pytest.raises(Unprocessable) as refused:
         await create_worktree(tmp_path, "x")

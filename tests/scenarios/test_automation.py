@@ -20,6 +20,8 @@ from tests.support.ports import free_port
 from tests.support.processes import is_alive
 from tests.support.stack import farsteer
 
+pytestmark = pytest.mark.slow
+
 
 async def test_101_a_program_with_a_busy_session_queues_and_does_not_interrupt(home: Path) -> None:
     async with farsteer(home) as stack:

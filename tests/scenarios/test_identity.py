@@ -119,6 +119,7 @@ async def test_06_never_queried_row(world: World) -> None:
     assert decided == [(unused.id, LaunchMode.CREATE), (used.id, LaunchMode.RESUME)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True], ids=["no native id", "native id"])
 async def test_07_non_uuid_hub_id(home: Path, tmp_path: Path, *, stored: bool) -> None:
     """The hub makes no such ids; a runner that is given one keeps it, and the agent gets one that it takes."""

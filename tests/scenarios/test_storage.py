@@ -36,6 +36,8 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.stack import OWNER, farsteer
 
+pytestmark = pytest.mark.slow
+
 
 def disk_of(home: Path, to: Path) -> Path:
     """The databases as a power failure at this moment would leave them."""

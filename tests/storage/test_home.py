@@ -31,6 +31,7 @@ def test_databases_and_their_logs_are_for_the_owner_only(tmp_path: Path) -> None
     db.close()
 
 
+@pytest.mark.slow
 def test_a_second_process_is_told_who_holds_the_home(tmp_path: Path) -> None:
     lock = HomeLock(tmp_path, "hub")
     script = (

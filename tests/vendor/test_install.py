@@ -45,6 +45,7 @@ def names(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if not path.name.endswith(".lock"))
 
 
+@pytest.mark.slow
 def test_it_is_installed_once_without_scripts_at_the_exact_version(tmp_path: Path, log: Path) -> None:
     path = install.install(PIN, tmp_path / "cache")
     assert os.access(path, os.X_OK)
@@ -54,6 +55,7 @@ def test_it_is_installed_once_without_scripts_at_the_exact_version(tmp_path: Pat
     assert "--ignore-scripts" in call
 
 
+@pytest.mark.slow
 def test_many_at_once_install_once(tmp_path: Path, log: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         paths = {*pool.map(lambda _: install.install(PIN, tmp_path / "cache"), range(4))}
@@ -61,6 +63,7 @@ def test_many_at_once_install_once(tmp_path: Path, log: Path) -> None:
     assert len(log.read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_a_killed_install_left_is_swept_away(tmp_path: Path, log: Path) -> None:
     cache = tmp_path / "cache"
     (cache / f".{PIN.id}-abandoned" / "node_modules").mkdir(parents=True)
@@ -68,6 +71,7 @@ def test_what_a_killed_install_left_is_swept_away(tmp_path: Path, log: Path) -> 
     assert names(cache) == [f"{PIN.id}-{here()}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "value", "complaint"),
     [
@@ -99,6 +103,7 @@ def test_ci_says_so(monkeypatch: pytest.MonkeyPatch, value: str, expected: bool)
     assert install.in_ci() is expected
 
 
+@pytest.mark.slow
 def test_a_missing_cli_is_named_and_fails_only_in_ci(
     tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,6 +38,8 @@ from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment
 from tests.agents.conftest import gone
 
+pytestmark = pytest.mark.slow
+
 
 async def launch_yolo(harness: Harness) -> RecordedLaunch:
     return await harness.launch(harness.plan(mode=PermissionMode.YOLO))

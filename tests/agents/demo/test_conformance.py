@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 import uvloop
 
 from farsteer.agents.conformance import AdapterConformance, Prompts
@@ -11,6 +12,8 @@ from farsteer.agents.conformance.approvals import ApprovalContracts
 from farsteer.agents.conformance.launches import LaunchContracts
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.demo.adapter import DemoAdapter
+
+pytestmark = pytest.mark.slow
 
 
 class TestDemo(AdapterConformance):

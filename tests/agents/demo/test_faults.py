@@ -31,6 +31,8 @@ from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode
 from tests.agents.conftest import gone
 
+pytestmark = pytest.mark.slow
+
 
 def plan_with(harness: Harness, how: str, **plan: float) -> LaunchPlan:
     return msgspec.structs.replace(harness.plan(**plan), options={"demo": how})  # pyright: ignore[reportArgumentType]

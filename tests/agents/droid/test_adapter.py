@@ -42,6 +42,7 @@ async def test_a_missing_droid_is_reported_with_its_install_command(machine: Pat
     assert caught.value.code is ErrorCode.AGENT_NOT_INSTALLED
 
 
+@pytest.mark.slow
 async def test_droid_is_found_on_path_and_asked_once_for_its_version(machine: Path) -> None:
     calls = machine / "calls"
     program(machine / "bin" / "droid", f'echo "$FACTORY_DROID_AUTO_UPDATE_ENABLED" >> {calls}; echo 0.99.7')
@@ -51,6 +52,7 @@ async def test_droid_is_found_on_path_and_asked_once_for_its_version(machine: Pa
     assert calls.read_text() == "false\n"
 
 
+@pytest.mark.slow
 async def test_a_new_version_is_noticed(machine: Path) -> None:
     path = program(machine / "bin" / "droid", "echo 0.99.8")
     assert (await DroidAdapter().detect()).version == "0.99.8"
@@ -58,6 +60,7 @@ async def test_a_new_version_is_noticed(machine: Path) -> None:
     assert (await DroidAdapter().detect()).version == "0.100.10"
 
 
+@pytest.mark.slow
 async def test_another_executable_can_be_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(machine / "bin" / "droid", "echo 1.0.0")
     monkeypatch.setenv(cli.EXECUTABLE_VARIABLE, str(program(machine / "opt" / "my-droid", "echo 2.0.0")))
@@ -65,6 +68,7 @@ async def test_another_executable_can_be_named(machine: Path, monkeypatch: pytes
     assert (await DroidAdapter(str(machine / "bin" / "droid")).detect()).version == "1.0.0"
 
 
+@pytest.mark.slow
 async def test_the_location_of_the_installer_is_searched(machine: Path) -> None:
     program(Path.home() / ".local" / "bin" / "droid", "echo 3.0.0")
     assert (await DroidAdapter().detect()).version == "3.0.0"
@@ -79,6 +83,7 @@ async def test_the_version_is_read_from_the_npm_package(machine: Path) -> None:
     assert (await DroidAdapter(str(path)).detect()).version == "0.215.0"
 
 
+@pytest.mark.slow
 async def test_a_droid_that_does_not_report_its_version_is_not_available(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +94,7 @@ async def test_a_droid_that_does_not_report_its_version_is_not_available(
     assert "version" in str(info.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "rewinds"), [("0.99.0", False), ("0.117.0", False), ("0.215.0", True), ("1.2.3", True)]
 )

@@ -13,6 +13,8 @@ from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 from tests.support.droid_simulator import install
 
+pytestmark = pytest.mark.slow
+
 
 class Simulated(ConformanceSuite):
     profile = ""

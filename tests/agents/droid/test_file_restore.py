@@ -16,6 +16,8 @@ from farsteer.core.modes import PermissionMode
 from tests.agents.droid.test_conformance import Simulated
 from tests.support.droid_simulator import install
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def harness(home: Path, tmp_path: Path) -> AsyncIterator[Harness]:

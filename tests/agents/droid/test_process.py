@@ -21,6 +21,8 @@ from tests.agents.droid.fake_droid import SESSION, OutputRecorder
 from tests.support.eventually import eventually
 from tests.support.processes import is_alive
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("misbehaving_droid.py")
 DRAIN = {"FACTORY_TEST_DRAIN": "1"}
 

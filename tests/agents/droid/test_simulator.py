@@ -29,6 +29,8 @@ from tests.support.droid_client import DroidProcess, droid, of, text_of
 from tests.support.droid_simulator import install
 from tests.support.droid_simulator.profile import PROFILES
 
+pytestmark = pytest.mark.slow
+
 HarnessFactory = Callable[..., AbstractAsyncContextManager[Harness]]
 VERSIONS = [*PROFILES]
 OLD = VERSIONS[:-1]

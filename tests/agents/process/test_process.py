@@ -20,6 +20,8 @@ from farsteer.core.lines import Line, Oversized
 from tests.agents.conftest import Run, gone, until
 from tests.support.processes import is_alive
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 10.0
 
 

@@ -16,6 +16,8 @@ from tests.support.acp_client import choose_option, editor_process, never_answer
 from tests.support.stack import OWNER, announce
 from tests.support.stack import farsteer as stack_at
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(home: Path) -> Path:

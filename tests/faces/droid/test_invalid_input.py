@@ -11,6 +11,8 @@ from farsteer.core.ids import new_id
 from farsteer.core.lines import LINE_LIMIT
 from tests.support.droid_client import DroidClient, Line, note_of, of, request, text_of
 
+pytestmark = pytest.mark.slow
+
 NOT_JSON = {"code": -32700, "message": "Invalid JSON"}
 
 

@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.cli.command import Result, finish, start
 from tests.support.droid_client import FORMATS, Line, droid, note_of, of, request, text_of
 from tests.support.processes import is_alive
+
+pytestmark = pytest.mark.slow
 
 HEAVY = ("httpx", "joserfc", "socketio", "starlette", "uvicorn", "websockets")
 

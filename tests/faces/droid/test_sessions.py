@@ -14,6 +14,8 @@ from farsteer.faces.droid.sessions import GitRepository, ServerOptions, git_repo
 from tests.support.droid_client import DroidClient, droid_here, text_of
 from tests.support.droid_simulator import install
 
+pytestmark = pytest.mark.slow
+
 NO_FILES: dict[str, list[Any]] = {"availableFiles": [], "createdFiles": [], "evictedFiles": []}
 
 

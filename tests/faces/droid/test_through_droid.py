@@ -13,6 +13,8 @@ from farsteer.faces.droid.sessions import ServerOptions
 from tests.support.droid_client import DroidClient, droid_here, of, text_of
 from tests.support.droid_simulator import install
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 async def client(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DroidClient]:

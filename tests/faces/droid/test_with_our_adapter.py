@@ -15,6 +15,8 @@ from farsteer.agents.conformance.suite import contract
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 
+pytestmark = pytest.mark.slow
+
 
 class TestDemoAgentAsDroid(TurnContracts, ConversationContracts):
     prompts = Prompts(

@@ -14,6 +14,8 @@ from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
 from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("auth", "code"),

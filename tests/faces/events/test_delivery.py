@@ -14,6 +14,8 @@ from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 from tests.support.node import JS, NODE
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("client", CLIENTS)

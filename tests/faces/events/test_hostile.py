@@ -13,6 +13,8 @@ from tests.faces.events.raw_client import raw_client, raw_websocket
 from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.slow
+
 POLLING = "/socket.io/?EIO=4&transport=polling"
 
 INVALID_PACKETS = [

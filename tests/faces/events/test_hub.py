@@ -5,6 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from farsteer.core.api import AuthRequest, NewToken
 from farsteer.core.events import AgentMessage, Delta, DeltaKind
 from farsteer.faces.app import ServerConfig, serve
@@ -13,6 +15,8 @@ from tests.faces.events.clients import javascript, python
 from tests.faces.events.sse_client import Stream, subscribed
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner, caller, machine
+
+pytestmark = pytest.mark.slow
 
 OWNER = "an-owner-token-of-a-test"
 

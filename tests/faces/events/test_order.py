@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import httpx
+import pytest
 
 from farsteer.faces.events.app import LiveEvents
 from farsteer.faces.events.options import Limits
@@ -12,6 +13,8 @@ from tests.faces.events.fake_hub import FakeHub
 from tests.faces.events.raw_client import raw_client, raw_websocket
 from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.slow
 
 TEXT = "x" * 500
 PREFIX = "42/events,"

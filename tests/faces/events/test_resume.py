@@ -12,6 +12,8 @@ from tests.faces.events.raw_client import raw_client
 from tests.faces.events.serving import engine, serving
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("client", CLIENTS)

@@ -18,6 +18,8 @@ from tests.faces.events.serving import engine, serving
 from tests.faces.events.sse_client import subscribed
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.slow
+
 
 async def test_everything_once_and_in_order() -> None:
     fake = FakeHub()

@@ -115,6 +115,7 @@ async def test_a_revoked_token_is_refused_at_once(stack: Stack, owner: Account) 
     assert again.status_code == 401
 
 
+@pytest.mark.slow
 async def test_an_expired_jwt_has_its_own_error_code(home: Path) -> None:
     now = [1_800_000_000_000]
     async with AsyncExitStack() as opened:
@@ -162,6 +163,7 @@ async def test_the_guard_protects_every_face(stack: Stack, owner: Account) -> No
         assert page.json()["error"]["code"] == "origin_not_allowed"
 
 
+@pytest.mark.slow
 async def test_a_configured_origin_may_use_every_face(home: Path) -> None:
     async with farsteer(home, with_runner=False, allowed_origins=("https://app.example",)) as stack:
         owner = await stack.sign_in()

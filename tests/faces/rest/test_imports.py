@@ -4,6 +4,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from farsteer.core.ids import new_id
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
@@ -16,6 +18,7 @@ async def machine_of(account: Account) -> str:
     return (await account.get_json("/api/machines"))["machines"][0]["id"]
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_continued_elsewhere_and_the_agent_remembers(
     home: Path, tmp_path: Path
 ) -> None:
