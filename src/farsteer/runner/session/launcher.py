@@ -189,7 +189,10 @@ class Launcher:
         _resolve_all(self._waiting_for_ready)
 
     async def handle_failed(self, mail: LaunchFailed) -> FarsteerError | None:
-        """Returns the error if clients know of this start, nobody stopped it and it is not retried."""
+        """Handle a failed start.
+
+        Returns the error if the failure is final: the start was not prewarming, was not stopped and is not retried.
+        """
         handle, error = self.current, mail.error
         if handle is None or handle.generation != mail.generation:
             return None

@@ -50,9 +50,9 @@ class PrivateState(TypedDict, total=False):
     adapter and the launcher, and most of them concern nobody else: a prewarmed process uses up a generation and may
     rename the conversation although no client ever sees it. An event for each would be noise in every client's log.
 
-    Some events set them too (`LaunchStart`, `Rewound`, a delivered `QueueUpdate`); no event depends on them. All other
-    fields are derived from the log by `core.session.apply`, and from nothing else. A change is committed by the next
-    flush like any other change of the state, and reaches the hub with the state.
+    Some events set them too (`LaunchStart`, `Rewound`, a delivered `QueueUpdate`). All other fields are set when the
+    session is created and changed only by events (`core.session.apply`), which number the log (`seq`) as well. A change
+    is committed by the next flush like any other change of the state, and reaches the hub with the state.
     """
 
     native_id: str | None
