@@ -14,13 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from bench import wire
 from farsteer.agents.demo import agent
 from farsteer.agents.demo.commands import COMMANDS
-from farsteer.agents.demo.turn import Turn
+from farsteer.agents.demo.turn import DemoTurn
 
 BENCHMARKS = COMMANDS.add_group("Benchmarks")
 
 
 @BENCHMARKS.command("emit <count> <per second>", "sends that many messages; at the rate 0, as fast as it can")
-def emit(turn: Turn, argument: str) -> None:
+def emit(turn: DemoTurn, argument: str) -> None:
     messages, rate = argument.split()
     pace = wire.Pace(float(rate)) if float(rate) else None
     writer = turn.session.writer
@@ -33,7 +33,7 @@ def emit(turn: Turn, argument: str) -> None:
 
 
 @BENCHMARKS.command("chunks <count> <per second>", "streams a message of that many timestamps")
-def chunks(turn: Turn, argument: str) -> None:
+def chunks(turn: DemoTurn, argument: str) -> None:
     count, rate = argument.split()
     message, text = turn.session.new_id("b"), ""
     for _ in range(int(count)):
@@ -45,7 +45,7 @@ def chunks(turn: Turn, argument: str) -> None:
 
 
 @BENCHMARKS.command("arrived", "sends the time at which it read this message")
-def arrived(turn: Turn, argument: str) -> None:
+def arrived(turn: DemoTurn, argument: str) -> None:
     turn.session.writer.send("message", message="b.arrived", text=str(time.monotonic_ns()))
 
 

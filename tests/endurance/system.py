@@ -25,7 +25,7 @@ from farsteer.hub.auth.caller import ALL_SCOPES, Caller
 from farsteer.link.messages import EncodedEntry, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.runner import Runner
-from farsteer.runner.session.context import Limits
+from farsteer.runner.session.context import TimeLimits
 from tests.endurance.agent import AgentMemory, RandomAdapter
 from tests.endurance.log_checker import LogChecker
 from tests.endurance.storage import InlineReaders, InlineWriter
@@ -33,7 +33,7 @@ from tests.endurance.virtual_time import KillableTasks, VirtualLoop, create_task
 
 OWNER = "the-owners-token-of-these-tests"
 CALLER = Caller(namespace="default", token_id="owner", scopes=ALL_SCOPES, expires_at=2**62)
-LIMITS = Limits(silence=600.0, restore=30.0)
+LIMITS = TimeLimits(silence=600.0, restore=30.0)
 IDLE_SECONDS = 1800.0
 
 

@@ -31,7 +31,7 @@ RUNNER_STEPS = (
     "farsteer.runner.session.log:SessionLog.flush",
     "farsteer.runner.journal:Journal.append",
     "farsteer.runner.journal:Journal.confirm",
-    "farsteer.runner.session.agent_calls:MessageDelivery.deliver",
+    "farsteer.runner.session.agent_calls:PromptDelivery.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
     "farsteer.agents.demo.launch:DemoLaunch._receive",
@@ -40,7 +40,7 @@ RUNNER_STEPS = (
     "farsteer.storage.writer:Writer._commit",
 )
 AGENT_STEPS = (
-    "farsteer.runner.session.agent_calls:MessageDelivery.deliver",
+    "farsteer.runner.session.agent_calls:PromptDelivery.deliver",
     "farsteer.agents.demo.launch:DemoLaunch.send",
     "farsteer.agents.demo.launch:DemoLaunch.answer",
     "farsteer.agents.demo.launch:DemoLaunch._receive",

@@ -11,7 +11,7 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal, StoredSession
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.runner.session.context import ActorContext, TimeLimits
 from farsteer.runner.session.log import SessionLog
 from tests.runner.scripted import Recorder, ScriptedAdapter, ScriptedLaunch
 
@@ -28,7 +28,7 @@ class SessionHarness:
         self.out = Recorder()
         self.tmp_path = tmp_path
         self.actor: SessionActor | None = None
-        self.limits = Limits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, prewarm_delay=0.02)
+        self.limits = TimeLimits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, prewarm_delay=0.02)
 
     async def create(self, **spec: object) -> SessionActor:
         asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]

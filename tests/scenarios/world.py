@@ -22,14 +22,14 @@ from farsteer.hub.feed import MESSAGE, SyncEvent
 from farsteer.runner.journal import Journal, JournalBatch
 from farsteer.runner.machine import machine_id
 from farsteer.runner.runner import Runner
-from farsteer.runner.session.context import Limits
+from farsteer.runner.session.context import TimeLimits
 from tests.hub.scripted import caller
 from tests.scenarios.agents import RecordedDemo, RecordedDroid, Recording
 from tests.scenarios.chat import Chat
 from tests.support.droid_simulator import install
 from tests.support.eventually import eventually
 
-LIMITS = Limits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, prewarm_delay=0.05)
+LIMITS = TimeLimits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, prewarm_delay=0.05)
 """Short enough for tests; those that no test should meet are long."""
 CLOSE_SECONDS = 30.0
 _ordinary = registry.adapter

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from farsteer.client.config import absolute_path, find_token, find_url
-from farsteer.client.connection import CREATE_SECONDS, HttpConnection, api_path
+from farsteer.client.connection import CREATE_SECONDS, RestConnection, api_path
 from farsteer.client.hub_operations import HubOperations
 from farsteer.client.machines import choose_machine
 from farsteer.client.message_operations import MessageOperations
@@ -59,7 +59,7 @@ class AsyncClient(HubOperations, MessageOperations):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         address = find_url(url, allow_insecure=allow_insecure)
-        self._connection = HttpConnection(address, find_token(token, address), transport=transport)
+        self._connection = RestConnection(address, find_token(token, address), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
 
     @property

@@ -43,7 +43,7 @@ class _Jwt:
     """By our own monotonic clock."""
 
 
-class HttpConnection:
+class RestConnection:
     """Sends requests to one hub, authenticated by one access token."""
 
     def __init__(self, url: str, token: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:

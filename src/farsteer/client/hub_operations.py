@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from farsteer.client.connection import HttpConnection, api_path
+from farsteer.client.connection import RestConnection, api_path
 from farsteer.core import api
 from farsteer.core.session import StoredConversation
 
@@ -12,7 +12,7 @@ from farsteer.core.session import StoredConversation
 class HubOperations:
     """A base class of `AsyncClient`."""
 
-    _connection: HttpConnection
+    _connection: RestConnection
 
     async def health(self) -> api.Health:
         """Return the hub's status and version. Needs no valid token."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import httpx
 
-from farsteer.client.connection import CREATE_SECONDS, HttpConnection, api_path
+from farsteer.client.connection import CREATE_SECONDS, RestConnection, api_path
 from farsteer.core import api
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import new_id
@@ -20,7 +20,7 @@ ExportFormat = Literal["jsonl", "markdown"]
 class SessionOperations:
     """A base class of `AsyncClient`."""
 
-    _connection: HttpConnection
+    _connection: RestConnection
 
     async def create_session(
         self, request: api.CreateSession, *, idempotency_key: str | None = None

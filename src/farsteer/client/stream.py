@@ -12,7 +12,7 @@ from types import TracebackType
 import httpx
 import msgspec
 
-from farsteer.client.connection import HttpConnection, jittered
+from farsteer.client.connection import RestConnection, jittered
 from farsteer.client.live_events import Gap, LiveEvent, decode_event
 from farsteer.core.errors import FarsteerError, RateLimited, TooLarge, Unavailable
 
@@ -43,7 +43,7 @@ class EventStream:
 
     def __init__(
         self,
-        connection: HttpConnection,
+        connection: RestConnection,
         *,
         session_id: str | None = None,
         types: Iterable[str] | None = None,

@@ -282,7 +282,7 @@ class RewindInfo(WireStruct, omit_defaults=False):
     evicted_files: list[RewindFile] = []
 
 
-class RewindResult(WireStruct, omit_defaults=False):
+class DroidRewindResult(WireStruct, omit_defaults=False):
     new_session_id: str
     restored_count: int = 0
     deleted_count: int = 0

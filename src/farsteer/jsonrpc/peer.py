@@ -46,7 +46,7 @@ _MAX_UNHANDLED = 10_000
 """Reading pauses while more messages than this are waiting for their handler."""
 _MAX_OPEN_REQUESTS = 10_000
 """Further incoming requests are refused."""
-_FINISH_SECONDS = 1.0
+_FINISH_SECONDS = 2.0
 """How long requests may still be answered after the other side has closed its end."""
 
 _log = logging.getLogger(__name__)

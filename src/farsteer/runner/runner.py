@@ -23,9 +23,9 @@ from farsteer.runner.link_client import Connect, LinkClient
 from farsteer.runner.machine import RunnerSettings, is_inside_roots, load_settings
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.session.context import ActorContext, Limits
+from farsteer.runner.session.context import ActorContext, TimeLimits
 from farsteer.runner.session.log import SessionLog
-from farsteer.runner.session_creator import SessionCreator
+from farsteer.runner.session_setup import SessionSetup
 from farsteer.storage.home import HomeLock, prepare_home
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Runner:
     """Use `Runner.open` to make one, `run` to connect it to a hub, and `close` at the end."""
 
     def __init__(
-        self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: Limits
+        self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: TimeLimits
     ) -> None:
         self.home = home
         self._home_id = orphans.home_id(home)
@@ -50,7 +50,7 @@ class Runner:
         self._link = LinkClient(journal, self._outbox, self)
 
     @classmethod
-    async def open(cls, home: Path, *, limits: Limits | None = None) -> Runner:
+    async def open(cls, home: Path, *, limits: TimeLimits | None = None) -> Runner:
         """Lock `home`, kill what an earlier runner left running, and load the sessions of the journal.
 
         The sessions begin to work when a hub has said how much of their logs it holds (`handle_welcome`).
@@ -59,7 +59,7 @@ class Runner:
         try:
             await asyncio.to_thread(orphans.kill_orphans, home)
             journal = await Journal.open(home / "runner.db")
-            runner = cls(home, lock, journal, load_settings(home), limits or Limits())
+            runner = cls(home, lock, journal, load_settings(home), limits or TimeLimits())
         except BaseException:
             lock.release()
             raise
@@ -96,7 +96,7 @@ class Runner:
         try:
             match command:
                 case commands.Create():
-                    return await SessionCreator(self, command.spec).run(call.id)
+                    return await SessionSetup(self, command.spec).run(call.id)
                 case commands.ListConversations():
                     return Reply(id=call.id, result=to_builtins(await self.list_conversations(command)))
                 case commands.Delete():

@@ -1,4 +1,4 @@
-"""`Session.run_in_main_thread`."""
+"""`DemoSession.run_in_main_thread`."""
 
 import os
 import signal
@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from farsteer.agents.demo.history import History
-from farsteer.agents.demo.session import LineWriter, Session
+from farsteer.agents.demo.session import DemoSession, LineWriter
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
+def session(tmp_path: Path) -> Iterator[DemoSession]:
     before = signal.getsignal(signal.SIGUSR1)
     folder, name = str(tmp_path), "5c5c5a5e-8a0c-4d5c-9d2e-0f4b2d3c1a10"
-    yield Session(LineWriter(), History.create(folder, name), folder, {"session": name, "state": folder})
+    yield DemoSession(LineWriter(), History.create(folder, name), folder, {"session": name, "state": folder})
     signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_call_runs_once_in_the_main_thread_also_if_its_signal_is_missed(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+    session: DemoSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kill = os.kill
     sent: list[int] = []

@@ -2,15 +2,15 @@
 
 from farsteer.core.errors import FarsteerError
 from farsteer.faces.events.frames import Batch
-from farsteer.faces.events.options import EventFilter, Limits
+from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
 
 
 class RecordingSubscriber(Subscriber):
-    def __init__(self, event_filter: EventFilter | None = None, limits: Limits | None = None) -> None:
-        super().__init__(event_filter or EventFilter("default"), limits or Limits(), Metrics())
+    def __init__(self, event_filter: EventFilter | None = None, limits: EventLimits | None = None) -> None:
+        super().__init__(event_filter or EventFilter("default"), limits or EventLimits(), Metrics())
         self.batches: list[Batch] = []
         self.slow = False
         self.unsent = 0

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from starlette.routing import Mount, Route, Router
 
 from farsteer.faces.events.app import LiveEvents
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.faces.events.socketio_compat import EngineIOServer
 from farsteer.faces.rest.activity import event_endpoints
 from farsteer.faces.rest.resource import Resource
@@ -24,7 +24,7 @@ def engine(live_events: LiveEvents) -> EngineIOServer:
 
 @asynccontextmanager
 async def serving(
-    hub: Hub, limits: Limits | None = None, port: int = 0
+    hub: Hub, limits: EventLimits | None = None, port: int = 0
 ) -> AsyncIterator[tuple[LiveEvents, str]]:
     live_events = LiveEvents(hub, limits)
     live_events.start()

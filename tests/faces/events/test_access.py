@@ -7,7 +7,7 @@ import pytest
 import socketio
 from socketio.exceptions import ConnectionError as SocketError
 
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.hub import Scope
 from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
@@ -248,7 +248,7 @@ async def test_presence_follows_the_connection() -> None:
 
 async def test_disconnected_clients_leave_no_state_behind() -> None:
     fake = FakeHub()
-    limits = Limits(close_timeout=0.1)
+    limits = EventLimits(close_timeout=0.1)
     async with serving(fake.hub, limits) as (live_events, url):
         tasks = len(asyncio.all_tasks())
         token = fake.tokens.issue()

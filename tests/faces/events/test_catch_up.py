@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farsteer.faces.events.fanout import Fanout
-from farsteer.faces.events.options import EventFilter, Limits
+from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.hub.feed import SyncEvent
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
 from tests.faces.events.recording_subscriber import RecordingSubscriber
@@ -72,7 +72,7 @@ def test_any_sequence_of_commits_and_publications(
         fake.commit(*range(past))
         position = min(start, past)
         event_filter = EventFilter("default", SESSION if filtered else None)
-        subscriber = RecordingSubscriber(event_filter, Limits(page_size=page, catch_up_buffer=buffer))
+        subscriber = RecordingSubscriber(event_filter, EventLimits(page_size=page, catch_up_buffer=buffer))
         hub_actions = HubActions(fake, subscriber)
         fanout = Fanout(fake.feed)
         fanout.start()
@@ -110,7 +110,7 @@ def test_any_sequence_of_commits_and_publications(
 
 async def test_a_buffer_that_overflowed_is_read_from_the_store() -> None:
     fake = FakeHub()
-    subscriber = RecordingSubscriber(limits=Limits(catch_up_buffer=1000))
+    subscriber = RecordingSubscriber(limits=EventLimits(catch_up_buffer=1000))
     fanout = Fanout(fake.feed)
     fanout.start()
     fanout.add(subscriber)

@@ -7,7 +7,7 @@ import logging
 import httpx
 import pytest
 
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from tests.faces.events.fake_hub import FakeHub
 from tests.faces.events.raw_client import raw_client, raw_websocket
 from tests.faces.events.serving import engine, serving
@@ -80,7 +80,7 @@ async def test_an_invalid_packet_in_a_poll_closes_the_client_and_logs_nothing(
 @pytest.mark.parametrize("opcode", [0x81, 0x82])
 async def test_a_frame_over_the_limit_closes_the_connection_before_it_is_read(opcode: int) -> None:
     fake = FakeHub()
-    async with serving(fake.hub, Limits(message_size=4096)) as (live_events, url):
+    async with serving(fake.hub, EventLimits(message_size=4096)) as (live_events, url):
         async with raw_client(url, {"token": fake.tokens.issue()}) as raw:
             await raw.event()
             raw.frame(opcode, b"4" * 5000)
@@ -91,7 +91,7 @@ async def test_a_frame_over_the_limit_closes_the_connection_before_it_is_read(op
 async def test_a_body_over_the_limit_is_refused() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub, Limits(message_size=4096)) as (_, url),
+        serving(fake.hub, EventLimits(message_size=4096)) as (_, url),
         httpx.AsyncClient(base_url=url) as http,
     ):
         sid = json.loads((await http.get(POLLING)).text[1:])["sid"]
@@ -114,7 +114,7 @@ async def test_unknown_events_are_ignored() -> None:
 
 async def test_a_client_that_does_not_authenticate_in_time_is_disconnected() -> None:
     fake = FakeHub()
-    limits = Limits(connect_timeout=0.2)
+    limits = EventLimits(connect_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         await http.get(POLLING)
         async with raw_websocket(url) as silent, raw_websocket(url) as refused:
@@ -128,7 +128,7 @@ async def test_a_client_that_does_not_authenticate_in_time_is_disconnected() -> 
 async def test_a_client_that_leaves_the_namespace_must_close_its_connection() -> None:
     fake = FakeHub()
     async with (
-        serving(fake.hub, Limits(close_timeout=0.2)) as (live_events, url),
+        serving(fake.hub, EventLimits(close_timeout=0.2)) as (live_events, url),
         raw_client(url, {"token": fake.tokens.issue()}) as raw,
     ):
         await raw.event()
@@ -139,7 +139,7 @@ async def test_a_client_that_leaves_the_namespace_must_close_its_connection() ->
 
 async def test_a_client_that_does_not_read_the_closed_event_is_aborted() -> None:
     fake = FakeHub()
-    limits = Limits(soft_limit=16 * 1024, close_timeout=0.2)
+    limits = EventLimits(soft_limit=16 * 1024, close_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url):
         async with raw_client(url, {"token": fake.tokens.issue(token_id="a")}) as raw:
             await raw.event()
@@ -181,7 +181,7 @@ async def test_tokens_are_not_logged_at_any_level(caplog: pytest.LogCaptureFixtu
 
 async def test_a_client_that_answers_no_pings_is_disconnected() -> None:
     fake = FakeHub()
-    limits = Limits(ping_interval=0.1, ping_timeout=0.2)
+    limits = EventLimits(ping_interval=0.1, ping_timeout=0.2)
     async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         sid = json.loads((await http.get(POLLING)).text[1:])["sid"]
         path = f"{POLLING}&sid={sid}"

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from farsteer.faces.events.app import LiveEvents
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.faces.events.socketio_compat import ClientConnection
 from tests.faces.events.fake_hub import FakeHub
 from tests.faces.events.raw_client import raw_client, raw_websocket
@@ -41,7 +41,7 @@ async def test_direct_and_queued_events_keep_their_order_while_the_client_does_n
         return found[-1]
 
     async with (
-        serving(fake.hub, Limits(soft_limit=16 * 1024, hard_limit=1 << 30)) as (live_events, url),
+        serving(fake.hub, EventLimits(soft_limit=16 * 1024, hard_limit=1 << 30)) as (live_events, url),
         raw_client(url, {"token": token}) as raw,
     ):
         client = only_connection(live_events)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from tests.faces.events.clients import CLIENTS, TRANSPORTS, javascript, python
 from tests.faces.events.fake_hub import FakeHub
 from tests.faces.events.raw_client import raw_client
@@ -92,7 +92,7 @@ async def test_filters_apply_to_stored_and_live_events() -> None:
 async def test_a_client_that_stops_reading_is_aborted_and_resumes_while_others_continue() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
-    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
+    limits = EventLimits(soft_limit=32 * 1024, hard_limit=256 * 1024)
     text = "x" * 1000
     async with (
         serving(fake.hub, limits) as (live_events, url),
@@ -137,7 +137,7 @@ async def test_a_polling_client_that_stops_polling_is_aborted() -> None:
     import httpx
 
     fake = FakeHub()
-    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
+    limits = EventLimits(soft_limit=32 * 1024, hard_limit=256 * 1024)
     async with serving(fake.hub, limits) as (live_events, url), httpx.AsyncClient(base_url=url) as http:
         path = "/socket.io/?EIO=4&transport=polling"
         sid = json.loads((await http.get(path)).text[1:])["sid"]
@@ -156,7 +156,7 @@ async def test_a_polling_client_that_stops_polling_is_aborted() -> None:
 async def test_a_slow_client_that_catches_up_is_sent_only_as_much_as_it_reads() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
-    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50)
+    limits = EventLimits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50)
     auth = {"token": fake.tokens.issue(), "since": "e1-0"}
     async with serving(fake.hub, limits) as (live_events, url), raw_client(url, auth) as slow:
         await slow.event()
@@ -175,7 +175,7 @@ async def test_a_slow_client_that_catches_up_is_sent_only_as_much_as_it_reads() 
 async def test_a_client_that_stalls_while_it_catches_up_is_aborted() -> None:
     fake = FakeHub()
     fake.publish(*([number, "x" * 1000] for number in range(3000)))
-    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50, stall_timeout=0.1)
+    limits = EventLimits(soft_limit=32 * 1024, hard_limit=256 * 1024, page_size=50, stall_timeout=0.1)
     auth = {"token": fake.tokens.issue(), "since": "e1-0"}
     async with serving(fake.hub, limits) as (live_events, url), raw_client(url, auth):
         await eventually(lambda: fake.metrics.clients_cut == 1)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.hub import Scope
 from tests.faces.events.fake_hub import OTHER_SESSION, SESSION, FakeHub
 from tests.faces.events.raw_client import connection
@@ -185,7 +185,7 @@ async def test_a_revoked_token_ends_its_streams_at_once() -> None:
 
 async def test_an_idle_stream_has_a_heartbeat() -> None:
     fake = FakeHub()
-    limits = Limits(heartbeat_interval=0.05)
+    limits = EventLimits(heartbeat_interval=0.05)
     async with serving(fake.hub, limits) as (live_events, url):
         async with (
             subscribed(url, fake.tokens.issue()) as first,
@@ -218,7 +218,7 @@ async def raw_stream(
 async def test_a_client_that_stops_reading_is_aborted_and_resumes_while_others_continue() -> None:
     fake = FakeHub()
     token = fake.tokens.issue()
-    limits = Limits(soft_limit=32 * 1024, hard_limit=256 * 1024)
+    limits = EventLimits(soft_limit=32 * 1024, hard_limit=256 * 1024)
     text = "x" * 1000
     async with serving(fake.hub, limits) as (live_events, url), subscribed(url, token) as other:
         await other.next()
@@ -254,7 +254,7 @@ async def test_deltas_are_dropped_and_states_kept_for_a_client_that_is_behind() 
     fake = FakeHub()
     token = fake.tokens.issue()
     async with (
-        serving(fake.hub, Limits(soft_limit=16 * 1024)) as (live_events, url),
+        serving(fake.hub, EventLimits(soft_limit=16 * 1024)) as (live_events, url),
         raw_stream(url, token) as (reader, _),
     ):
         (stream,) = live_events.sse._streams
@@ -283,7 +283,7 @@ async def test_two_hundred_closed_streams_leave_no_state_behind() -> None:
     fake.publish(*range(100))
     token = fake.tokens.issue()
     # The server no longer reads from a client that has pipelined a request; the heartbeat notices that it is gone.
-    async with serving(fake.hub, Limits(heartbeat_interval=0.1)) as (live_events, url):
+    async with serving(fake.hub, EventLimits(heartbeat_interval=0.1)) as (live_events, url):
         tasks = len(asyncio.all_tasks())
         for number in range(200):
             more = "Last-Event-ID: e1-3\r\n" if number % 2 else ""

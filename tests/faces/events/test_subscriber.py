@@ -1,7 +1,7 @@
 """What a client is sent when it keeps up, when it is behind, and when it is too far behind."""
 
 from farsteer.faces.events.frames import Batch
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.hub.feed import SyncEvent, sync_event
 from tests.faces.events.recording_subscriber import RecordingSubscriber
 
@@ -69,7 +69,7 @@ def test_held_states_are_sent_before_the_next_batch() -> None:
 
 
 def test_the_number_of_held_states_is_limited() -> None:
-    subscriber = RecordingSubscriber(limits=Limits(held_states=3))
+    subscriber = RecordingSubscriber(limits=EventLimits(held_states=3))
     subscriber.slow = True
     for number in range(10):
         subscriber.deliver(Batch([state(number, f"key {number}")]))
@@ -79,7 +79,7 @@ def test_the_number_of_held_states_is_limited() -> None:
 
 
 def test_a_client_past_the_hard_limit_is_aborted() -> None:
-    subscriber = RecordingSubscriber(limits=Limits(hard_limit=1000))
+    subscriber = RecordingSubscriber(limits=EventLimits(hard_limit=1000))
     subscriber.slow = True
     subscriber.unsent = 1000
     subscriber.deliver(Batch([stored(1)]))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from farsteer.agents.base import LaunchPlan
 from farsteer.core.launch import LaunchDecision, LaunchMode
-from farsteer.runner.session.context import Limits
+from farsteer.runner.session.context import TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStopped, Mailbox
 from tests.runner.harness import SESSION
@@ -21,7 +21,7 @@ def plan(directory: Path) -> LaunchPlan:
 
 async def test_a_start_that_is_cancelled_before_its_first_step_is_reported(tmp_path: Path) -> None:
     adapter, mailbox = ScriptedAdapter(), Mailbox()
-    handle = LaunchHandle(adapter, plan(tmp_path), mailbox, Limits())
+    handle = LaunchHandle(adapter, plan(tmp_path), mailbox, TimeLimits())
     handle.start()
     handle.stop("the session was deleted")
     async with asyncio.timeout(5):
@@ -36,7 +36,7 @@ async def test_an_agent_that_never_stops_is_waited_for_in_bounded_time(tmp_path:
             await asyncio.Event().wait()
 
     mailbox = Mailbox()
-    handle = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, Limits(stop=0.05))
+    handle = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, TimeLimits(stop=0.05))
     handle.set_launch(Endless(handle.plan, mailbox.sink(1)))
     handle.stop("stopped")
     async with asyncio.timeout(5):

@@ -44,16 +44,16 @@ from farsteer import __version__
 from farsteer.agents.demo.commands import COMMANDS, acknowledge_attachments, run_message
 from farsteer.agents.demo.faults import find_start_fault
 from farsteer.agents.demo.history import History, HistoryError
-from farsteer.agents.demo.session import LineWriter, Session
-from farsteer.agents.demo.turn import AskReply, Interrupted, Turn
+from farsteer.agents.demo.session import DemoSession, LineWriter
+from farsteer.agents.demo.turn import AskReply, DemoTurn, TurnInterrupted
 
 
 class Agent:
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: DemoSession) -> None:
         self._session = session
         self._lock = threading.Lock()
-        self._turn: Turn | None = None
-        self._prompts: SimpleQueue[tuple[Turn, dict[str, Any]]] = SimpleQueue()
+        self._turn: DemoTurn | None = None
+        self._prompts: SimpleQueue[tuple[DemoTurn, dict[str, Any]]] = SimpleQueue()
 
     def serve(self) -> None:
         """Handle requests until the input ends, then exit."""
@@ -94,7 +94,7 @@ class Agent:
                 self._reply(request, "a turn is running")
                 return
             if self._store_message(request):
-                turn = self._turn = Turn(self._session, request["turn"], run_message)
+                turn = self._turn = DemoTurn(self._session, request["turn"], run_message)
                 self._prompts.put((turn, request))
 
     def _steer(self, request: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ class Agent:
                 run_message(turn, request["text"])
                 while not self._close_turn(turn):
                     turn.run_steering()
-            except Interrupted:
+            except TurnInterrupted:
                 reason = "cancelled"
             except Exception as failure:  # noqa: BLE001
                 reason, error = "failed", f"{type(failure).__name__}: {failure}"
@@ -148,7 +148,7 @@ class Agent:
                 turn.send_usage()
                 self._session.writer.send("end", turn=turn.id, reason=reason, error=error)
 
-    def _close_turn(self, turn: Turn, *, force: bool = False) -> bool:
+    def _close_turn(self, turn: DemoTurn, *, force: bool = False) -> bool:
         """Stop accepting messages into the turn. Returns False if one is waiting, unless `force` is set."""
         with self._lock:
             if not force and not turn.steering.empty():
@@ -171,7 +171,7 @@ def main() -> None:
     except HistoryError as error:
         writer.send("failed", reason=error.reason, message=str(error))
         sys.exit(1)
-    session = Session(writer, history, os.getcwd(), request)
+    session = DemoSession(writer, history, os.getcwd(), request)
     writer.send(
         "hello", session=request.get("alias", session.id), version=__version__, messages=len(history.messages),
         own=request.get("own"),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from farsteer.agents.demo.turn import Turn
+    from farsteer.agents.demo.turn import DemoTurn
 
-Handler = Callable[["Turn", str], None]
+Handler = Callable[["DemoTurn", str], None]
 """Runs a command in a turn. The second argument is what follows the command's name."""
 
 

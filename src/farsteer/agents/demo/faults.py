@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from farsteer.agents.demo.command_table import CommandGroup, parse_number
-from farsteer.agents.demo.session import LineWriter, Session
-from farsteer.agents.demo.turn import Turn
+from farsteer.agents.demo.session import DemoSession, LineWriter
+from farsteer.agents.demo.turn import DemoTurn
 
 _FLOOD_BATCH = 500
 _FLOOD_TEXT = b"flood %d " + b"The quick brown fox jumps over the lazy dog. " * 5
@@ -24,7 +24,7 @@ FAULTS = CommandGroup("Let it misbehave")
 
 
 @FAULTS.command("flood <count>", "sends that many messages of about 300 bytes, as fast as it can")
-def _flood(turn: Turn, argument: str) -> None:
+def _flood(turn: DemoTurn, argument: str) -> None:
     left = int(parse_number(argument, 1000, 1, 10_000_000))
     prefix = turn.session.new_id("f").encode()
     line = b'{"type":"message","n":%d,"message":"' + prefix + b'-%d","text":"' + _FLOOD_TEXT + b'"}\n'
@@ -36,43 +36,43 @@ def _flood(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("crash", "dies at once")
-def _crash(turn: Turn, argument: str) -> None:
+def _crash(turn: DemoTurn, argument: str) -> None:
     _die("the demo agent crashes, as you asked")
 
 
 @FAULTS.command("crash mid", "dies in the middle of a message")
-def _crash_mid(turn: Turn, argument: str) -> None:
+def _crash_mid(turn: DemoTurn, argument: str) -> None:
     message = turn.session.new_id("m")
     turn.session.writer.send("delta", kind="message", message=message, text="This message will never be ")
     _die("the demo agent crashes in mid-message, as you asked")
 
 
 @FAULTS.command("crash later", "ends its turn and dies a moment later")
-def _crash_later(turn: Turn, argument: str) -> None:
+def _crash_later(turn: DemoTurn, argument: str) -> None:
     turn.send_message("I will crash in a moment.")
     _run_later(lambda: _die("the demo agent crashes after its turn, as you asked"))
 
 
 @FAULTS.command("fail [text]", "ends its turn with that error")
-def _fail(turn: Turn, argument: str) -> None:
+def _fail(turn: DemoTurn, argument: str) -> None:
     raise RuntimeError(argument or "it failed, as you asked")
 
 
 @FAULTS.command("exit <code>", "ends its process with that exit code")
-def _exit(turn: Turn, argument: str) -> None:
+def _exit(turn: DemoTurn, argument: str) -> None:
     code = int(parse_number(argument, 1, 0, 255))
     _log(f"the demo agent exits with {code}, as you asked")
     os._exit(code)
 
 
 @FAULTS.command("hang", "sends nothing more until it is interrupted")
-def _hang(turn: Turn, argument: str) -> None:
+def _hang(turn: DemoTurn, argument: str) -> None:
     while True:
         turn.pause(3600)
 
 
 @FAULTS.command("hang deaf", "hangs and does not acknowledge an interrupt, for a minute")
-def _hang_deaf(turn: Turn, argument: str) -> None:
+def _hang_deaf(turn: DemoTurn, argument: str) -> None:
     turn.session.acknowledges_interrupt = False
     turn.ignores_interrupt = True
     turn.send_message("I take no interrupt.")
@@ -80,20 +80,20 @@ def _hang_deaf(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("quiet [seconds]", "sends nothing for that long (1) and then goes on")
-def _quiet(turn: Turn, argument: str) -> None:
+def _quiet(turn: DemoTurn, argument: str) -> None:
     turn.pause(parse_number(argument, 1, 0, 3600))
     turn.send_message("I was quiet.")
 
 
 @FAULTS.command("ignore interrupt", "acknowledges an interrupt and goes on, for a minute")
-def _ignore_interrupt(turn: Turn, argument: str) -> None:
+def _ignore_interrupt(turn: DemoTurn, argument: str) -> None:
     turn.ignores_interrupt = True
     turn.send_message("Nothing will interrupt me.")
     turn.pause(_FAULT_SECONDS)
 
 
 @FAULTS.command("stubborn", "ignores interrupts, the end of its input and SIGTERM for a minute")
-def _stubborn(turn: Turn, argument: str) -> None:
+def _stubborn(turn: DemoTurn, argument: str) -> None:
     turn.ignores_interrupt = True
     turn.session.exits_at_eof = False
     signal.alarm(_FAULT_SECONDS)
@@ -103,7 +103,7 @@ def _stubborn(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("deaf", "stops reading its input for a minute")
-def _deaf(turn: Turn, argument: str) -> None:
+def _deaf(turn: DemoTurn, argument: str) -> None:
     turn.session.run_in_main_thread(
         lambda: signal.signal(signal.SIGUSR1, lambda *_: time.sleep(_FAULT_SECONDS))
     )
@@ -112,13 +112,13 @@ def _deaf(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("bigline [megabytes]", "sends one message of that size (20) on one line")
-def _bigline(turn: Turn, argument: str) -> None:
+def _bigline(turn: DemoTurn, argument: str) -> None:
     size = int(parse_number(argument, 20, 0, 100) * 1_000_000)
     turn.session.writer.send("message", message=turn.session.new_id("m"), text="x" * size)
 
 
 @FAULTS.command("end early", "reports the end of the turn and then sends more")
-def _end_early(turn: Turn, argument: str) -> None:
+def _end_early(turn: DemoTurn, argument: str) -> None:
     writer = turn.session.writer
     turn.send_message("This belongs to the turn.")
     turn.reports_end = False
@@ -128,7 +128,7 @@ def _end_early(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("late usage", "reports its tokens after the end of the turn")
-def _late_usage(turn: Turn, argument: str) -> None:
+def _late_usage(turn: DemoTurn, argument: str) -> None:
     turn.send_message("I will count later.")
     turn.reports_end = False
     turn.session.writer.send("end", turn=turn.id, reason="end_turn")
@@ -138,7 +138,7 @@ def _late_usage(turn: Turn, argument: str) -> None:
 @FAULTS.command(
     "background [count]", "has a helper that reports its end first and then sends that many messages (3)"
 )
-def _background(turn: Turn, argument: str) -> None:
+def _background(turn: DemoTurn, argument: str) -> None:
     count, writer = int(parse_number(argument, 3, 0, 10_000)), turn.session.writer
     helper = turn.session.new_id("h")
 
@@ -157,7 +157,7 @@ def _background(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("repeat", "sends every line twice or more often")
-def _repeat(turn: Turn, argument: str) -> None:
+def _repeat(turn: DemoTurn, argument: str) -> None:
     writer, message = turn.session.writer, turn.session.new_id("m")
     writer.send_repeatedly("delta", 2, kind="message", message=message, text="Said once, ")
     writer.send_repeatedly("delta", 3, kind="message", message=message, text="heard once.")
@@ -168,21 +168,21 @@ def _repeat(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("garbage", "writes lines that are not JSON or not part of its protocol")
-def _garbage(turn: Turn, argument: str) -> None:
+def _garbage(turn: DemoTurn, argument: str) -> None:
     turn.session.writer.write(b'Warning: something that is no JSON\n\xff\xfe\x00\n[1,2,3]\n{"type":\n\n')
     turn.session.writer.write(b'{"type":"message","n":"many"}\n' + b"z" * 100_000 + b"\n")
     turn.send_message("That was garbage.")
 
 
 @FAULTS.command("noise", "sends events and fields of unknown kinds")
-def _noise(turn: Turn, argument: str) -> None:
+def _noise(turn: DemoTurn, argument: str) -> None:
     turn.session.writer.send("telepathy", strength=3, thought={"of": "you"})
     message = turn.session.new_id("m")
     turn.session.writer.send("message", message=message, text="With a strange field.", mood="cheerful")
 
 
 @FAULTS.command("orphan", "leaves a process behind that holds its pipes open")
-def _orphan(turn: Turn, argument: str) -> None:
+def _orphan(turn: DemoTurn, argument: str) -> None:
     import subprocess
 
     child = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
@@ -190,7 +190,7 @@ def _orphan(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("escape", "leaves a process behind in its own session, for a minute")
-def _escape(turn: Turn, argument: str) -> None:
+def _escape(turn: DemoTurn, argument: str) -> None:
     import subprocess
 
     devnull = subprocess.DEVNULL
@@ -201,7 +201,7 @@ def _escape(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("escape twice", "the same, but the process is no longer a child of the agent")
-def _escape_twice(turn: Turn, argument: str) -> None:
+def _escape_twice(turn: DemoTurn, argument: str) -> None:
     import subprocess
 
     script = f"sleep {_FAULT_SECONDS} >/dev/null 2>&1 & echo $!"
@@ -212,7 +212,7 @@ def _escape_twice(turn: Turn, argument: str) -> None:
 
 
 @FAULTS.command("lose copies", "deletes its copies of files, so that none can be restored")
-def _lose_copies(turn: Turn, argument: str) -> None:
+def _lose_copies(turn: DemoTurn, argument: str) -> None:
     turn.session.copies.delete_all()
     turn.send_message("The copies are gone.")
 
@@ -239,7 +239,7 @@ def _log(text: str) -> None:
 
 BeforeOpen = Callable[[LineWriter, dict[str, Any]], object]
 """Takes the writer and the `open` request, which it may change."""
-AfterHello = Callable[[Session], object]
+AfterHello = Callable[[DemoSession], object]
 
 
 def _do_nothing(*_: object) -> None:
@@ -291,7 +291,7 @@ def _refuse(reason: str, message: str) -> BeforeOpen:
     return before
 
 
-def _die_when_ready(session: Session) -> None:
+def _die_when_ready(session: DemoSession) -> None:
     _run_later(lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
@@ -304,7 +304,7 @@ def _choose_own_id(writer: LineWriter, request: dict[str, Any]) -> None:
         request["session"], request["own"] = _new_uuid(), True
 
 
-def _ignore_sigterm(session: Session) -> None:
+def _ignore_sigterm(session: DemoSession) -> None:
     session.exits_at_eof = False
     signal.alarm(_FAULT_SECONDS)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

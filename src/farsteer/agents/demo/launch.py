@@ -204,11 +204,11 @@ class DemoLaunch(Launch):
                 return
             self._last_line = line.n
         match line:
-            case protocol.Message() | protocol.DeltaLine():
+            case protocol.MessageLine() | protocol.DeltaLine():
                 protocol.translate(line, self._output)
-            case protocol.Reply():
+            case protocol.ReplyLine():
                 self._handle_reply(line)
-            case protocol.Done():
+            case protocol.DoneLine():
                 self._resolve(line.id, None)
             case protocol.Restored():
                 restored = FilesRestored(
@@ -227,7 +227,7 @@ class DemoLaunch(Launch):
                 if line.turn == self._output.turn_id:
                     self._output.end(line.reason, line.error)
                     self._asks.clear()
-            case protocol.Hello():
+            case protocol.HelloLine():
                 self._handle_hello(line)
             case protocol.Failed():
                 code = _RECOVERABLE.get(line.reason)
@@ -235,7 +235,7 @@ class DemoLaunch(Launch):
             case _:
                 protocol.translate(line, self._output)
 
-    def _handle_hello(self, hello: protocol.Hello) -> None:
+    def _handle_hello(self, hello: protocol.HelloLine) -> None:
         if hello.own and is_uuid(hello.session):
             self._native_id = hello.session
         elif hello.session != self._native_id:
@@ -250,7 +250,7 @@ class DemoLaunch(Launch):
         if not self._hello.done():
             self._hello.set_exception(error)
 
-    def _handle_reply(self, reply: protocol.Reply) -> None:
+    def _handle_reply(self, reply: protocol.ReplyLine) -> None:
         if reply.error is not None:
             self._resolve(reply.id, Conflict(reply.error))
             return

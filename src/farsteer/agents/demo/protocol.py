@@ -38,14 +38,19 @@ from farsteer.core.modes import PermissionMode, ToolKind
 from farsteer.core.wire import WireStruct
 
 
-class AgentLine(WireStruct, tag_field="type", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
+def _tag(class_name: str) -> str:
+    """Return the `type` of a line: `hello` for HelloLine."""
+    return class_name.removesuffix("Line").lower()
+
+
+class AgentLine(WireStruct, tag_field="type", tag=_tag, forbid_unknown_fields=True, kw_only=True):
     n: int | None = None
     """The number of the line, from 1. A repeated line repeats its number."""
     meta: dict[str, Any] | None = None
     """Unknown fields. Filled by `decode_line`, never sent."""
 
 
-class Hello(AgentLine):
+class HelloLine(AgentLine):
     session: str
     version: str
     messages: int
@@ -59,12 +64,12 @@ class Failed(AgentLine):
     message: str
 
 
-class Reply(AgentLine):
+class ReplyLine(AgentLine):
     id: int
     error: str | None = None
 
 
-class Done(AgentLine):
+class DoneLine(AgentLine):
     id: int
 
 
@@ -76,7 +81,7 @@ class Restored(AgentLine):
     reason: str | None = None
 
 
-class Message(AgentLine):
+class MessageLine(AgentLine):
     message: str
     text: str
     anchor: str | None = None
@@ -90,7 +95,7 @@ class Thought(AgentLine):
     partial: bool = False
 
 
-class DeltaLine(AgentLine, tag="delta"):
+class DeltaLine(AgentLine):
     kind: Literal["message", "thought"]
     message: str
     text: str
@@ -106,7 +111,7 @@ class Diff(WireStruct):
     old: str | None = None
 
 
-class Tool(AgentLine):
+class ToolLine(AgentLine):
     call: str
     tool: str
     kind: ToolKind
@@ -145,11 +150,11 @@ class Withdraw(AgentLine):
     ask: str
 
 
-class PlanLine(AgentLine, tag="plan"):
+class PlanLine(AgentLine):
     entries: tuple[PlanEntry, ...]
 
 
-class Usage(AgentLine):
+class UsageLine(AgentLine):
     input: int
     output: int
     used: int
@@ -172,8 +177,8 @@ class End(AgentLine):
 
 
 Known = (
-    Hello | Failed | Reply | Done | Restored | Message | Thought | DeltaLine | Tool | ToolOutput | ToolUpdate | Ask
-    | Withdraw | PlanLine | Usage | Title | Mode | End
+    HelloLine | Failed | ReplyLine | DoneLine | Restored | MessageLine | Thought | DeltaLine | ToolLine | ToolOutput
+    | ToolUpdate | Ask | Withdraw | PlanLine | UsageLine | Title | Mode | End
 )  # fmt: skip
 
 
@@ -196,8 +201,8 @@ _decoder = msgspec.json.Decoder(Known)
 _KINDS: dict[str, type[Known]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
-        Hello, Failed, Reply, Done, Restored, Message, Thought, DeltaLine, Tool, ToolOutput, ToolUpdate, Ask,
-        Withdraw, PlanLine, Usage, Title, Mode, End,
+        HelloLine, Failed, ReplyLine, DoneLine, Restored, MessageLine, Thought, DeltaLine, ToolLine, ToolOutput,
+        ToolUpdate, Ask, Withdraw, PlanLine, UsageLine, Title, Mode, End,
     )
 }  # fmt: skip
 
@@ -233,14 +238,14 @@ def _decode_leniently(line: bytes) -> Known | Unknown | Garbage:
 # Translation
 
 Translatable = (
-    Message
+    MessageLine
     | Thought
     | DeltaLine
-    | Tool
+    | ToolLine
     | ToolOutput
     | ToolUpdate
     | PlanLine
-    | Usage
+    | UsageLine
     | Title
     | Mode
     | Unknown
@@ -252,13 +257,13 @@ Translatable = (
 def translate(line: Translatable, output: TurnOutput) -> None:
     """Add the outputs for a line to `output`."""
     match line:
-        case Message():
+        case MessageLine():
             output.add_message(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
         case Thought():
             output.add_thought(line.message, line.text, line.anchor, partial=line.partial, meta=line.meta)
         case DeltaLine():
             output.add_delta(line.delta_kind, line.message, line.text)
-        case Tool():
+        case ToolLine():
             output.add_event(_tool_call(line))
         case ToolOutput():
             output.add_delta(DeltaKind.TOOL_OUTPUT, line.call, line.text)
@@ -269,7 +274,7 @@ def translate(line: Translatable, output: TurnOutput) -> None:
             )
         case PlanLine():
             output.add_event(Plan(entries=line.entries, meta=line.meta))
-        case Usage():
+        case UsageLine():
             output.add_event(_usage(line))
         case Title():
             output.add_event(TitleUpdate(title=line.title, meta=line.meta))
@@ -282,7 +287,7 @@ def translate(line: Translatable, output: TurnOutput) -> None:
             output.add_notice(text, ErrorCode.AGENT_PROTOCOL)
 
 
-def commands_update(line: Hello) -> CommandsUpdate:
+def commands_update(line: HelloLine) -> CommandsUpdate:
     return CommandsUpdate(commands=line.commands, meta=line.meta)
 
 
@@ -294,7 +299,7 @@ def make_approval(line: Ask, turn_id: str | None) -> Approval:
     )  # fmt: skip
 
 
-def _tool_call(line: Tool) -> ToolCall:
+def _tool_call(line: ToolLine) -> ToolCall:
     diff = line.diff
     return ToolCall(
         tool_call_id=line.call, title=line.title, tool_kind=line.kind, status=line.status, tool=line.tool,
@@ -303,7 +308,7 @@ def _tool_call(line: Tool) -> ToolCall:
     )  # fmt: skip
 
 
-def _usage(line: Usage) -> UsageUpdate:
+def _usage(line: UsageLine) -> UsageUpdate:
     return UsageUpdate(
         input_tokens=line.input, output_tokens=line.output, context_used=line.used, context_size=line.size,
         model=line.model, meta=line.meta,

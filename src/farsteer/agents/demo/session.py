@@ -129,7 +129,7 @@ class Shell:
             return self._process
 
 
-class Session:
+class DemoSession:
     """The settings, the conversation and the resources of the running agent."""
 
     def __init__(self, writer: LineWriter, history: History, directory: str, request: dict[str, Any]) -> None:

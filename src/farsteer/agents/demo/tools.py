@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from farsteer.agents.demo.turn import Interrupted, Turn
+from farsteer.agents.demo.turn import DemoTurn, TurnInterrupted
 from farsteer.core.modes import ToolKind, ToolPermission
 
 _OPTIONS = (
@@ -28,7 +28,7 @@ class Tool:
     """One intended use of a tool. `run` takes the turn and the id of the tool call and returns the result to show."""
 
     def __init__(
-        self, name: str, kind: ToolKind, title: str, run: Callable[[Turn, str], str], *, arguments: dict[str, Any],
+        self, name: str, kind: ToolKind, title: str, run: Callable[[DemoTurn, str], str], *, arguments: dict[str, Any],
         path: str | None = None, diff: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         self.name = name
@@ -40,7 +40,7 @@ class Tool:
         self.diff = diff
 
 
-def use_tools(turn: Turn, *tools: Tool) -> int:
+def use_tools(turn: DemoTurn, *tools: Tool) -> int:
     """Use the tools and return how many succeeded. All needed permissions are asked at once."""
     succeeded = 0
     waiting: dict[str, tuple[Tool, str]] = {}
@@ -64,7 +64,7 @@ def use_tools(turn: Turn, *tools: Tool) -> int:
     return succeeded
 
 
-def _send_tool_call(turn: Turn, tool: Tool) -> str:
+def _send_tool_call(turn: DemoTurn, tool: Tool) -> str:
     call = turn.session.new_id("c")
     turn.session.writer.send(
         "tool", call=call, tool=tool.name, kind=tool.kind.value, title=tool.title, input=tool.arguments,
@@ -73,7 +73,7 @@ def _send_tool_call(turn: Turn, tool: Tool) -> str:
     return call
 
 
-def _ask(turn: Turn, tool: Tool, call: str) -> str:
+def _ask(turn: DemoTurn, tool: Tool, call: str) -> str:
     arguments = {**tool.arguments, "diff": tool.diff} if tool.diff else tool.arguments
     return turn.send_ask(
         "permission", tool.title, call=call, tool=tool.name, toolKind=tool.kind.value, arguments=arguments,
@@ -81,26 +81,26 @@ def _ask(turn: Turn, tool: Tool, call: str) -> str:
     )  # fmt: skip
 
 
-def _run(turn: Turn, tool: Tool, call: str) -> bool:
+def _run(turn: DemoTurn, tool: Tool, call: str) -> bool:
     turn.session.writer.send("tool_update", call=call, status="in_progress")
     try:
         result = tool.run(turn, call)
     except (ToolFailed, OSError) as error:
         _fail(turn, call, str(error))
         return False
-    except Interrupted:
+    except TurnInterrupted:
         _fail(turn, call, "interrupted")
         raise
     turn.session.writer.send("tool_update", call=call, status="completed", text=result)
     return True
 
 
-def _fail(turn: Turn, call: str, reason: str) -> None:
+def _fail(turn: DemoTurn, call: str, reason: str) -> None:
     turn.session.writer.send("tool_update", call=call, status="failed", text=reason)
 
 
 def shell_tool(command: str) -> Tool:
-    def run(turn: Turn, call: str) -> str:
+    def run(turn: DemoTurn, call: str) -> str:
         shell, kept = turn.session.shell, ""
         for text in shell.run(command):
             turn.session.writer.send("tool_output", call=call, text=text)
@@ -114,10 +114,10 @@ def shell_tool(command: str) -> Tool:
     return Tool("run", ToolKind.EXECUTE, f"Run {command}", run, arguments={"command": command})
 
 
-def read_tool(turn: Turn, name: str) -> Tool:
+def read_tool(turn: DemoTurn, name: str) -> Tool:
     path = _resolve(turn, name)
 
-    def run(turn: Turn, call: str) -> str:
+    def run(turn: DemoTurn, call: str) -> str:
         text = _content(path)
         if text is None:
             raise ToolFailed(f"there is no file {name}")
@@ -126,12 +126,12 @@ def read_tool(turn: Turn, name: str) -> Tool:
     return Tool("read", ToolKind.READ, f"Read {name}", run, arguments={"path": name}, path=path)
 
 
-def write_tool(turn: Turn, name: str, text: str) -> Tool:
+def write_tool(turn: DemoTurn, name: str, text: str) -> Tool:
     path = _resolve(turn, name)
     return _change_tool("write", f"Write {name}", turn, name, _content(path), text)
 
 
-def edit_tool(turn: Turn, name: str, old: str, new: str) -> Tool:
+def edit_tool(turn: DemoTurn, name: str, old: str, new: str) -> Tool:
     before = _content(_resolve(turn, name))
     if before is None:
         raise ToolFailed(f"there is no file {name}")
@@ -140,10 +140,10 @@ def edit_tool(turn: Turn, name: str, old: str, new: str) -> Tool:
     return _change_tool("edit", f"Edit {name}", turn, name, before, before.replace(old, new, 1))
 
 
-def delete_tool(turn: Turn, name: str) -> Tool:
+def delete_tool(turn: DemoTurn, name: str) -> Tool:
     path = _resolve(turn, name)
 
-    def run(turn: Turn, call: str) -> str:
+    def run(turn: DemoTurn, call: str) -> str:
         copies, path = turn.session.copies, _resolve(turn, name)
         with copies.lock:
             copies.save(path)
@@ -153,8 +153,8 @@ def delete_tool(turn: Turn, name: str) -> Tool:
     return Tool("delete", ToolKind.DELETE, f"Delete {name}", run, arguments={"path": name}, path=path)
 
 
-def _change_tool(tool: str, title: str, turn: Turn, name: str, before: str | None, after: str) -> Tool:
-    def run(turn: Turn, call: str) -> str:
+def _change_tool(tool: str, title: str, turn: DemoTurn, name: str, before: str | None, after: str) -> Tool:
+    def run(turn: DemoTurn, call: str) -> str:
         # Only the change that was shown and approved may happen.
         if _content(_resolve(turn, name)) != before:
             raise ToolFailed(f"{name} has changed since it was shown")
@@ -170,7 +170,7 @@ def _change_tool(tool: str, title: str, turn: Turn, name: str, before: str | Non
     return Tool(tool, ToolKind.EDIT, title, run, arguments={"path": name}, path=path, diff=diff)
 
 
-def _resolve(turn: Turn, name: str) -> str:
+def _resolve(turn: DemoTurn, name: str) -> str:
     """Return the real path of `name`. Raises ToolFailed if it is outside of the session's directory."""
     directory = os.path.realpath(turn.session.directory)
     path = os.path.realpath(os.path.join(directory, name.replace("\0", "?")))

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 
-from farsteer.agents.demo.session import CONTEXT_SIZE, Session
+from farsteer.agents.demo.session import CONTEXT_SIZE, DemoSession
 
 
-class Interrupted(Exception):
+class TurnInterrupted(Exception):
     """The turn was interrupted."""
 
 
@@ -30,8 +30,8 @@ class AskReply:
         self.message: str | None = request.get("message")
 
 
-class Turn:
-    def __init__(self, session: Session, id: str, run_message: Callable[[Turn, str], None]) -> None:
+class DemoTurn:
+    def __init__(self, session: DemoSession, id: str, run_message: Callable[[DemoTurn, str], None]) -> None:
         self.session = session
         self.id = id
         self.reports_end = True
@@ -60,12 +60,12 @@ class Turn:
     def check_interrupt(self) -> None:
         """Raise Interrupted if the turn was interrupted."""
         if self._interrupted.is_set():
-            raise Interrupted
+            raise TurnInterrupted
 
     def pause(self, seconds: float) -> None:
         """Sleep. Raises Interrupted."""
         if self._interrupted.wait(seconds):
-            raise Interrupted
+            raise TurnInterrupted
 
     def run_steering(self) -> None:
         """Run the messages that were sent into the turn."""
@@ -102,7 +102,7 @@ class Turn:
                     continue
                 open_asks.remove(reply.ask)
                 if reply.abort:
-                    raise Interrupted
+                    raise TurnInterrupted
                 yield reply
         finally:
             for ask in sorted(open_asks):
@@ -124,7 +124,7 @@ class Turn:
                 sent.append(word)
                 if pace:
                     self.pause(pace)
-        except Interrupted:
+        except TurnInterrupted:
             if sent:
                 self._finish(type, message, "".join(sent), partial=True)
             raise

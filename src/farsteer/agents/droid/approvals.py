@@ -27,7 +27,7 @@ _PLAN_TITLES = {droid.EXIT_SPEC_MODE: "Plan", "propose_mission": "Mission"}
 _ONCE_VALUES = (PROCEED_ONCE, droid.PROCEED_EDIT, droid.PROCEED_NEW_SESSION)
 
 
-class OpenApprovals:
+class PendingApprovals:
     """The requests of Droid's that wait for a person.
 
     `write` sends a line without waiting for it.

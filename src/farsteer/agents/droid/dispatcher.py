@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from farsteer.agents.droid import protocol
-from farsteer.agents.droid.approvals import OpenApprovals
+from farsteer.agents.droid.approvals import PendingApprovals
 from farsteer.agents.droid.rpc import RpcClient, UnmatchedError
 from farsteer.agents.droid.settings import SettingsTracker
 from farsteer.agents.droid.translator import Translator
-from farsteer.agents.droid.turn_completion import Outstanding, TurnCompletionDetector, TurnResult
+from farsteer.agents.droid.turn_completion import Outstanding, TurnCompletionDetector, TurnOutcome
 from farsteer.agents.droid.usage import UsageTracker
 from farsteer.agents.turns import TurnOutput
 from farsteer.core.droid import Method
@@ -29,7 +29,7 @@ class LineDispatcher:
         self.output = TurnOutput()
         self.completion = TurnCompletionDetector()
         self.translator = Translator(self.output, self.completion, settings, usage)
-        self.approvals = OpenApprovals(self.output, self.translator.tools, settings, write)
+        self.approvals = PendingApprovals(self.output, self.translator.tools, settings, write)
         self._rpc = rpc
         self._request_id: str | None = None
         self.close_unsupported = False
@@ -49,12 +49,12 @@ class LineDispatcher:
         self.approvals.clear()
         self.output.abandon()
 
-    def end_turn(self, result: TurnResult) -> None:
+    def end_turn(self, result: TurnOutcome) -> None:
         self.completion.end_turn()
         self.approvals.clear()
         self.output.end(*result)
 
-    def handle_exit(self, result: TurnResult) -> None:
+    def handle_exit(self, result: TurnOutcome) -> None:
         """The process has exited: end the turn, or abandon it if its message was not confirmed."""
         is_unconfirmed = self.output.turn_id is not None and self._rpc.is_open(self._request_id)
         if is_unconfirmed:

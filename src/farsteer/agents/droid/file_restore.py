@@ -21,7 +21,7 @@ from farsteer.agents.droid.protocol import Message
 from farsteer.agents.droid.rpc import RpcClient, T, decode_result
 from farsteer.agents.droid.session_start import OpenedSession
 from farsteer.agents.droid.transcripts import first_prompt, in_order, is_prompt
-from farsteer.core.droid import Method, RewindFile, RewindInfo, RewindResult, ToolName
+from farsteer.core.droid import DroidRewindResult, Method, RewindFile, RewindInfo, ToolName
 from farsteer.core.events import FileRestore, FilesRestored
 from farsteer.core.wire import WireStruct
 
@@ -74,7 +74,7 @@ class FileRestorer:
             "sessionId": self._native_id, "messageId": message_id, "forkTitle": "Rewound",
             "filesToRestore": [*files.restore.values()], "filesToDelete": [*files.delete.values()],
         }  # fmt: skip
-        copy = await self._call(Method.EXECUTE_REWIND, params, RewindResult)
+        copy = await self._call(Method.EXECUTE_REWIND, params, DroidRewindResult)
         await asyncio.to_thread(transcripts.delete_conversation, self._home, copy.new_session_id)
 
     async def _call(self, method: Method, params: dict[str, Any], kind: type[T]) -> T:

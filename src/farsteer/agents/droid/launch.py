@@ -22,7 +22,7 @@ from farsteer.agents.droid.protocol import Request
 from farsteer.agents.droid.rpc import RpcClient
 from farsteer.agents.droid.session_start import OpenedSession, SessionStarter
 from farsteer.agents.droid.settings import SettingsTracker
-from farsteer.agents.droid.turn_completion import TurnResult
+from farsteer.agents.droid.turn_completion import TurnOutcome
 from farsteer.agents.droid.usage import UsageStore, UsageTracker
 from farsteer.agents.process import AgentProcess, ProcessExit
 from farsteer.core.approvals import Answer, Approval
@@ -261,7 +261,7 @@ class DroidLaunch(Launch):
     async def _handle_exit(self, ended: ProcessExit) -> None:
         requested = self._stopping or ended.asked is not None
         reason = TurnEndReason.CANCELLED if requested else TurnEndReason.CRASHED
-        self._dispatcher.handle_exit(TurnResult(reason, f"Droid's process ended: {ended.reason}"))
+        self._dispatcher.handle_exit(TurnOutcome(reason, f"Droid's process ended: {ended.reason}"))
         self._exit_error = AgentError(f"Droid ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
         self._rpc.close(self._exit_error)
         self._close_answered.set()

@@ -21,7 +21,7 @@ _MACHINE_ID = "farsteer"
 _NO_ACTIVE_SESSION = NO_ACTIVE_SESSION.partition(".")[0]
 
 
-class StoredSession(WireStruct):
+class StoredDroidSession(WireStruct):
     messages: list[Message] = []
     title: str | None = None
 
@@ -31,7 +31,7 @@ class OpenedSession(WireStruct):
 
     session_id: str | None = None
     """Droid leaves it out if the request named it."""
-    session: StoredSession = StoredSession()
+    session: StoredDroidSession = StoredDroidSession()
     settings: Settings = Settings()
     available_models: list[dict[str, Any]] = []
     token_usage: TokenUsage | None = None
@@ -44,7 +44,7 @@ class OpenedSession(WireStruct):
         return self.inclusive_token_usage or self.token_usage
 
 
-class NewSession(WireStruct):
+class NewDroidSession(WireStruct):
     """The result of a fork or a rewind."""
 
     new_session_id: str
@@ -118,7 +118,7 @@ class SessionStarter:
             "forkTitle": session.session.title or "Rewound",
         }  # fmt: skip
         result = await self._call(Method.EXECUTE_REWIND, params, optional=True)
-        copy = await self._load(decode_result(result, NewSession).new_session_id)
+        copy = await self._load(decode_result(result, NewDroidSession).new_session_id)
         if any(message.id == prompt.id for message in copy.session.messages):
             raise NotCapable("this version of Droid does not cut a conversation")
         return copy
@@ -126,7 +126,7 @@ class SessionStarter:
     async def _fork(self, source: OpenedSession) -> OpenedSession:
         title = source.session.title
         result = await self._call(Method.FORK_SESSION, {"title": title} if title else {}, optional=True)
-        return await self._load(decode_result(result, NewSession).new_session_id)
+        return await self._load(decode_result(result, NewDroidSession).new_session_id)
 
     async def _correct_settings(self) -> None:
         """Set what differs from the plan. Fails if Droid keeps more autonomy than the plan allows."""

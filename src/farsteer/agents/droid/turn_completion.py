@@ -25,7 +25,7 @@ SILENCE_TIMEOUT = 30.0
 """How long Droid may be idle and silent with a turn open. It shuts down within that time, and then exits."""
 
 
-class TurnResult(NamedTuple):
+class TurnOutcome(NamedTuple):
     reason: TurnEndReason
     error: str | None = None
 
@@ -64,7 +64,7 @@ class TurnCompletionDetector:
         self._early_completion: tuple[str, str] | None = None
         """Turn id and reason of a completion that arrived before the prompt's id. A fast model causes this."""
         self._error: str | None = None
-        self._result: TurnResult | None = None
+        self._result: TurnOutcome | None = None
 
     def shut_down(self) -> None:
         """The process is being stopped: it reports idle at once and works on, so only its exit ends the turn."""
@@ -111,7 +111,7 @@ class TurnCompletionDetector:
     def prompt_refused(self, text: str) -> None:
         """The request that began the turn was acknowledged and then answered with an error."""
         if self.prompt_id is None:
-            self._result = TurnResult(TurnEndReason.FAILED, text)
+            self._result = TurnOutcome(TurnEndReason.FAILED, text)
         else:
             self._error = text
 
@@ -132,7 +132,7 @@ class TurnCompletionDetector:
     def end_turn(self) -> None:
         self._open = False
 
-    def result(self, outstanding: Outstanding) -> TurnResult | None:
+    def result(self, outstanding: Outstanding) -> TurnOutcome | None:
         """Return how the turn has ended, None if it has not."""
         if not self._open:
             return None
@@ -157,21 +157,21 @@ class TurnCompletionDetector:
             return MESSAGE_TIMEOUT
         return None
 
-    def result_after_timeout(self) -> TurnResult:
+    def result_after_timeout(self) -> TurnOutcome:
         """Return how the turn has ended if nothing more arrives."""
         if self._result is not None:
             return self._result
         if self._interrupted:
-            return TurnResult(TurnEndReason.CANCELLED)
+            return TurnOutcome(TurnEndReason.CANCELLED)
         if self._error is not None:
-            return TurnResult(TurnEndReason.FAILED, self._error)
-        return TurnResult(TurnEndReason.END_TURN)
+            return TurnOutcome(TurnEndReason.FAILED, self._error)
+        return TurnOutcome(TurnEndReason.END_TURN)
 
-    def _result_for(self, reason: str) -> TurnResult:
+    def _result_for(self, reason: str) -> TurnOutcome:
         ours = turn_end_reason(reason)
         if self._shutting_down and ours is TurnEndReason.CRASHED:
-            return TurnResult(TurnEndReason.CANCELLED)
+            return TurnOutcome(TurnEndReason.CANCELLED)
         if ours is TurnEndReason.END_TURN or reason == "cancelled":
-            return TurnResult(ours)
+            return TurnOutcome(ours)
         error = self._error if ours is TurnEndReason.FAILED else None
-        return TurnResult(ours, f"{reason}: {error}" if error else reason)
+        return TurnOutcome(ours, f"{reason}: {error}" if error else reason)

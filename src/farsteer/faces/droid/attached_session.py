@@ -24,7 +24,7 @@ _INTERRUPT_TIMEOUT = 8.0
 """Longer than the runner takes to end an agent that ignores an interrupt."""
 
 
-class LineWriter:
+class ProtocolWriter:
     """Writes lines to the client in one dialect."""
 
     def __init__(self, writer: StdoutWriter, dialect: Dialect) -> None:
@@ -48,7 +48,7 @@ class LineWriter:
 
 class AttachedSession:
     def __init__(
-        self, hub: HubClient, view: SessionView, events: AsyncIterator[LiveEvent], writer: LineWriter,
+        self, hub: HubClient, view: SessionView, events: AsyncIterator[LiveEvent], writer: ProtocolWriter,
         notifications: NotificationBuilder, name: str,
     ) -> None:  # fmt: skip
         self.id = view.id
@@ -69,7 +69,7 @@ class AttachedSession:
 
     @classmethod
     async def open(
-        cls, hub: HubClient, session_id: str, writer: LineWriter, *, name: str, use_levels: bool, history: bool
+        cls, hub: HubClient, session_id: str, writer: ProtocolWriter, *, name: str, use_levels: bool, history: bool
     ) -> AttachedSession:  # fmt: skip
         """Subscribe to a session. Nothing is written before `follow`. Raises NotFound."""
         async with AsyncExitStack() as resources:

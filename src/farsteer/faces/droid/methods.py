@@ -17,7 +17,7 @@ from farsteer.core.droid import Method, WorkingState
 from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid import params
-from farsteer.faces.droid.attached_session import AttachedSession, LineWriter
+from farsteer.faces.droid.attached_session import AttachedSession, ProtocolWriter
 from farsteer.faces.droid.notifications import token_usage
 from farsteer.faces.droid.protocol import Response, SettingsUpdated
 from farsteer.faces.droid.sessions import ServerOptions, SessionCopier, SessionFinder, git_repository
@@ -31,7 +31,7 @@ class Methods:
     """Handles the requests of one client, which is in at most one session at a time."""
 
     def __init__(
-        self, options: ServerOptions, writer: LineWriter, finder: SessionFinder, shutdown: asyncio.Event
+        self, options: ServerOptions, writer: ProtocolWriter, finder: SessionFinder, shutdown: asyncio.Event
     ) -> None:
         self._options = options
         self._writer = writer

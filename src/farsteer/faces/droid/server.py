@@ -11,7 +11,7 @@ from farsteer.core import droid
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, NotFound
 from farsteer.core.lines import Line, Oversized
 from farsteer.faces.droid import protocol
-from farsteer.faces.droid.attached_session import LineWriter
+from farsteer.faces.droid.attached_session import ProtocolWriter
 from farsteer.faces.droid.methods import METHODS, Methods, NoSession
 from farsteer.faces.droid.sessions import ServerOptions, SessionFinder
 from farsteer.faces.hub_connection import HubConnection, OpenHub
@@ -40,7 +40,7 @@ class Server:
         self._options = options
         self._reader = reader
         self._raw_writer = writer
-        self._writer = LineWriter(writer, options.dialect)
+        self._writer = ProtocolWriter(writer, options.dialect)
         self._shutdown = asyncio.Event()
         self._connection = HubConnection(hub)
         self._connection.connect()

@@ -15,7 +15,7 @@ from farsteer.client.config import absolute_path
 from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
 from farsteer.core.api import CreateSession, MachineView
-from farsteer.core.droid import RewindFile, RewindInfo, RewindResult
+from farsteer.core.droid import DroidRewindResult, RewindFile, RewindInfo
 from farsteer.core.errors import Conflict, FarsteerError, NotFound
 from farsteer.core.events import DiffBlock, FilesRestored, ToolCall, ToolCallUpdate, ToolStatus, UserMessage
 from farsteer.core.ids import is_uuid
@@ -191,7 +191,7 @@ class SessionCopier:
             created_files=[file for file in files if file.content_hash is None],
         )
 
-    async def rewind(self, session_id: str, params: RewindParams) -> RewindResult:
+    async def rewind(self, session_id: str, params: RewindParams) -> DroidRewindResult:
         """Make a copy of the session that ends before a message, and restore all changed files or none.
 
         Raises:
@@ -204,7 +204,7 @@ class SessionCopier:
         files = {file.file_path for file in (*params.files_to_restore, *params.files_to_delete)}
         if not files:
             fork = await self._finder.fork(session_id, seq=point.seq, title=params.fork_title)
-            return RewindResult(new_session_id=fork)
+            return DroidRewindResult(new_session_id=fork)
         if files != {*point.changed}:
             raise Conflict("a rewind restores all files that were changed since the message, or none")
         fork = await self._finder.fork(session_id, title=params.fork_title)
@@ -246,11 +246,11 @@ def _file_before(block: DiffBlock) -> RewindFile:
     return RewindFile(file_path=block.path, content_hash=hashlib.sha256(data).hexdigest(), size=len(data))
 
 
-def _rewind_result(fork: str, params: RewindParams, files: FilesRestored) -> RewindResult:
+def _rewind_result(fork: str, params: RewindParams, files: FilesRestored) -> DroidRewindResult:
     paths = {*files.restored}
     restored = sum(file.file_path in paths for file in params.files_to_restore)
     deleted = sum(file.file_path in paths for file in params.files_to_delete)
-    return RewindResult(
+    return DroidRewindResult(
         new_session_id=fork, restored_count=restored, deleted_count=deleted,
         failed_restore_count=len(params.files_to_restore) - restored,
         failed_delete_count=len(params.files_to_delete) - deleted,

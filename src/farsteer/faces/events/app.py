@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.faces.events.socketio_server import SocketIOEvents
 from farsteer.faces.events.sse import EventStreams
 from farsteer.faces.events.subscriptions import Subscriptions
@@ -15,8 +15,8 @@ class LiveEvents:
     They must be served by `farsteer.server.server.run_server`, after `start` and before `close`.
     """
 
-    def __init__(self, hub: Hub, limits: Limits | None = None) -> None:
-        limits = limits or Limits()
+    def __init__(self, hub: Hub, limits: EventLimits | None = None) -> None:
+        limits = limits or EventLimits()
         self.subscriptions = Subscriptions(hub)
         self.socketio = SocketIOEvents(hub, self.subscriptions, limits)
         self.sse = EventStreams(hub, self.subscriptions, limits)

@@ -26,7 +26,7 @@ Token = Annotated[str, Meta(min_length=1, max_length=8192)]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EventLimits:
     """Sizes in bytes and times in seconds, for each client."""
 
     soft_limit: int = 256 * 1024

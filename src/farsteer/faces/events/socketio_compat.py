@@ -34,7 +34,7 @@ from starlette.types import Receive, Scope, Send
 
 from farsteer.core.errors import ErrorCode
 from farsteer.faces.events.frames import EVENT_PREFIX, NAMESPACE, Batch, encode_websocket_frames
-from farsteer.faces.events.options import Limits
+from farsteer.faces.events.options import EventLimits
 from farsteer.hub.feed import SyncEvent
 from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection, get_connection
 
@@ -65,7 +65,7 @@ class SocketIOServer(socketio.AsyncServer):
 
     eio: EngineIOServer
 
-    def __init__(self, limits: Limits, on_connected: Callable[[str], None]) -> None:
+    def __init__(self, limits: EventLimits, on_connected: Callable[[str], None]) -> None:
         super().__init__(
             client_manager=_ClientManager(on_connected),
             serializer=SocketIOPacket,
@@ -164,7 +164,7 @@ class _ClientManager(socketio.AsyncManager):
 class EngineIOServer(engineio.AsyncServer):
     """python-engineio's server with our queue and websocket, which owns every task it starts."""
 
-    def __init__(self, *, limits: Limits, **options: Any) -> None:
+    def __init__(self, *, limits: EventLimits, **options: Any) -> None:
         super().__init__(**options)
         self._async = {
             **asgi._async,  # pyright: ignore[reportPrivateUsage]
@@ -236,7 +236,7 @@ class ClientConnection:
     and 0.93 µs.
     """
 
-    def __init__(self, socket: AsyncSocket, limits: Limits, spawn: Spawn) -> None:
+    def __init__(self, socket: AsyncSocket, limits: EventLimits, spawn: Spawn) -> None:
         self.socket = socket
         self.queue: PacketQueue = socket.queue
         self.queue.on_writable = self._notify_writable

@@ -17,7 +17,7 @@ from farsteer.core.wire import encode, to_builtins
 from farsteer.faces.events.frames import NAMESPACE, Batch
 from farsteer.faces.events.options import (
     EventFilter,
-    Limits,
+    EventLimits,
     make_filter,
     parse_connect_options,
     parse_token_renewal,
@@ -33,7 +33,7 @@ from farsteer.server.responses import error_body
 class SocketIOEvents:
     """An ASGI application for `/socket.io/`."""
 
-    def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: Limits) -> None:
+    def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: EventLimits) -> None:
         self._subscriptions = subscriptions
         self._metrics = hub.metrics
         self._limits = limits
@@ -111,7 +111,7 @@ class SocketIOSubscriber(Subscriber):
         sid: str,
         connection: ClientConnection,
         event_filter: EventFilter,
-        limits: Limits,
+        limits: EventLimits,
         metrics: Metrics,
     ) -> None:
         super().__init__(event_filter, limits, metrics)

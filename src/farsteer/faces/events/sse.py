@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from farsteer.core.errors import FarsteerError, Unavailable
 from farsteer.core.wire import encode
 from farsteer.faces.events.frames import Batch, SseEncoder, encode_http_chunk, encode_sse_event
-from farsteer.faces.events.options import Cursor, EventFilter, Limits, make_filter
+from farsteer.faces.events.options import Cursor, EventFilter, EventLimits, make_filter
 from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
 from farsteer.hub import Caller, Hub
@@ -43,7 +43,7 @@ class EventsQuery(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tru
 class EventStreams:
     """All open event streams. They must be served on `HttpConnection`."""
 
-    def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: Limits) -> None:
+    def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: EventLimits) -> None:
         self._metrics = hub.metrics
         self._encoder = SseEncoder(hub.store.epoch)
         self._subscriptions = subscriptions
@@ -104,7 +104,7 @@ class SseSubscriber(Subscriber):
         encoder: SseEncoder,
         subscriptions: Subscriptions,
         event_filter: EventFilter,
-        limits: Limits,
+        limits: EventLimits,
         metrics: Metrics,
     ) -> None:
         super().__init__(event_filter, limits, metrics)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from farsteer.core.errors import FarsteerError
 from farsteer.core.wire import WireStruct
 from farsteer.faces.events.frames import Batch
-from farsteer.faces.events.options import EventFilter, Limits
+from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.store.base import Store
@@ -39,7 +39,7 @@ class ClosedEvent(WireStruct):
 class Subscriber(ABC):
     """The protocol-independent part of a client. Subclasses write to its connection."""
 
-    def __init__(self, event_filter: EventFilter, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, event_filter: EventFilter, limits: EventLimits, metrics: Metrics) -> None:
         self.filter = event_filter
         self.limits = limits
         self.metrics = metrics

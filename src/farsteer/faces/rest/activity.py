@@ -20,7 +20,7 @@ from farsteer.core.api import (
 from farsteer.core.errors import MethodNotAllowed
 from farsteer.core.ids import check_id
 from farsteer.faces.events.sse import EventsQuery, EventStreams
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Scope
 
 
@@ -31,16 +31,16 @@ class UsageQuery(RequestBody):
     session_id: Annotated[str, Meta(extra_json_schema={"format": "uuid"})] | None = None
 
 
-async def list_online_users(call: Call[None, None]) -> OnlineUsersResponse:
+async def list_online_users(call: EndpointCall[None, None]) -> OnlineUsersResponse:
     return call.hub.presence.online(call.caller)
 
 
-async def show_typing(call: Call[Typing, None]) -> Done:
+async def show_typing(call: EndpointCall[Typing, None]) -> Done:
     await call.hub.presence.typing(call.caller, call.id("sessionId"), call.body)
     return Done()
 
 
-async def get_usage(call: Call[None, UsageQuery]) -> UsageResponse:
+async def get_usage(call: EndpointCall[None, UsageQuery]) -> UsageResponse:
     query = call.query
     if query.session_id is not None:
         check_id(query.session_id, "sessionId")
@@ -80,7 +80,7 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
 
 
 def event_endpoints(streams: EventStreams) -> tuple[AnyEndpoint, ...]:
-    async def stream_events(call: Call[None, EventsQuery]) -> ASGIApp:
+    async def stream_events(call: EndpointCall[None, EventsQuery]) -> ASGIApp:
         if call.request.method != "GET":
             raise MethodNotAllowed(f"{call.request.method} is not allowed here", allow=["GET"])
         return streams.open(call.caller, call.query, call.request.headers.get("last-event-id"))

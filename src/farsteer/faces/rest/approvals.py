@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, Approve, Deny
 from farsteer.core.approvals import Answer, Outcome
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Scope
 
 
-async def list_approvals(call: Call[None, None]) -> ApprovalsResponse:
+async def list_approvals(call: EndpointCall[None, None]) -> ApprovalsResponse:
     return await call.hub.approvals.inbox(call.caller)
 
 
-async def approve(call: Call[Approve, None]) -> ApprovalAnswered:
+async def approve(call: EndpointCall[Approve, None]) -> ApprovalAnswered:
     body = call.body
     return await _answer(
         call,
@@ -28,7 +28,7 @@ async def approve(call: Call[Approve, None]) -> ApprovalAnswered:
     )
 
 
-async def deny(call: Call[Deny, None]) -> ApprovalAnswered:
+async def deny(call: EndpointCall[Deny, None]) -> ApprovalAnswered:
     body = call.body
     return await _answer(
         call,
@@ -41,7 +41,9 @@ async def deny(call: Call[Deny, None]) -> ApprovalAnswered:
     )
 
 
-async def _answer(call: Call[Approve, None] | Call[Deny, None], answer: Answer) -> ApprovalAnswered:
+async def _answer(
+    call: EndpointCall[Approve, None] | EndpointCall[Deny, None], answer: Answer
+) -> ApprovalAnswered:
     return await call.hub.approvals.answer(call.caller, call.id("sessionId"), call.id("approvalId"), answer)
 
 

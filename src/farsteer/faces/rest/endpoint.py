@@ -42,7 +42,7 @@ class EmptyQuery(RequestBody):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[B, Q]):
+class EndpointCall(Generic[B, Q]):
     """One request, authenticated and decoded."""
 
     hub: Hub
@@ -79,7 +79,7 @@ class Call(Generic[B, Q]):
 class Endpoint(Generic[B, Q]):
     method: str
     path: str
-    handler: Callable[[Call[B, Q]], Awaitable[msgspec.Struct | bytes | ASGIApp]]
+    handler: Callable[[EndpointCall[B, Q]], Awaitable[msgspec.Struct | bytes | ASGIApp]]
     """Returns the response struct, JSON bytes of that type, or a complete response. Its name is the operation id."""
     summary: str
     tag: str

@@ -19,7 +19,7 @@ from farsteer.core.api import (
     SessionCreated,
     SessionNotCreated,
 )
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.faces.rest.sessions import (
     IDEMPOTENCY_KEY_HEADER,
     MACHINE_ERRORS,
@@ -36,19 +36,19 @@ class ConversationsQuery(RequestBody):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-async def list_machines(call: Call[None, None]) -> MachinesResponse:
+async def list_machines(call: EndpointCall[None, None]) -> MachinesResponse:
     return await call.hub.machines.list(call.caller)
 
 
-async def get_machine(call: Call[None, None]) -> MachineResponse:
+async def get_machine(call: EndpointCall[None, None]) -> MachineResponse:
     return MachineResponse(machine=await call.hub.machines.get(call.caller, call.id("machineId")))
 
 
-async def list_agents(call: Call[None, None]) -> AgentsResponse:
+async def list_agents(call: EndpointCall[None, None]) -> AgentsResponse:
     return await call.hub.machines.agents(call.caller)
 
 
-async def list_conversations(call: Call[None, ConversationsQuery]) -> ConversationsResponse:
+async def list_conversations(call: EndpointCall[None, ConversationsQuery]) -> ConversationsResponse:
     query = call.query
     return await call.hub.imports.conversations(
         call.caller,
@@ -59,7 +59,7 @@ async def list_conversations(call: Call[None, ConversationsQuery]) -> Conversati
     )
 
 
-async def import_conversation(call: Call[ImportConversation, None]) -> Response:
+async def import_conversation(call: EndpointCall[ImportConversation, None]) -> Response:
     result = await call.hub.imports.import_conversation(
         call.caller, call.id("machineId"), call.body, idempotency_key=idempotency_key(call.request)
     )

@@ -24,7 +24,7 @@ from farsteer.core.api import (
     SendMessage,
 )
 from farsteer.core.errors import FarsteerError
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, EmptyBody, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, EmptyBody, Endpoint, EndpointCall
 from farsteer.hub import Scope
 from farsteer.hub.services.exports import Export, ExportFormat
 from farsteer.server.responses import DEFAULT_HEADERS
@@ -49,7 +49,7 @@ class MessagesQuery(RequestBody):
     after_seq: Seq | None = None
 
 
-async def list_messages(call: Call[None, MessagesQuery]) -> bytes:
+async def list_messages(call: EndpointCall[None, MessagesQuery]) -> bytes:
     query = call.query
     return await call.hub.messages.list(
         call.caller,
@@ -60,23 +60,23 @@ async def list_messages(call: Call[None, MessagesQuery]) -> bytes:
     )
 
 
-async def send_message(call: Call[SendMessage, None]) -> MessageAccepted:
+async def send_message(call: EndpointCall[SendMessage, None]) -> MessageAccepted:
     return await call.hub.messages.send(call.caller, call.id("sessionId"), call.body)
 
 
-async def clear_messages(call: Call[ClearMessages, None]) -> MessagesCleared:
+async def clear_messages(call: EndpointCall[ClearMessages, None]) -> MessagesCleared:
     return await call.hub.messages.clear(call.caller, call.id("sessionId"), call.body)
 
 
-async def list_queue(call: Call[None, None]) -> QueueResponse:
+async def list_queue(call: EndpointCall[None, None]) -> QueueResponse:
     return await call.hub.messages.queue(call.caller, call.id("sessionId"))
 
 
-async def cancel_message(call: Call[None, None]) -> Done:
+async def cancel_message(call: EndpointCall[None, None]) -> Done:
     return await call.hub.messages.cancel(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
-async def send_message_now(call: Call[EmptyBody, None]) -> Done:
+async def send_message_now(call: EndpointCall[EmptyBody, None]) -> Done:
     return await call.hub.messages.send_now(call.caller, call.id("sessionId"), call.id("itemId"))
 
 
@@ -100,7 +100,7 @@ class _Download(StreamingResponse):
             logger.info("export failed midway: %s", error)
 
 
-async def export_session(call: Call[None, ExportQuery]) -> StreamingResponse:
+async def export_session(call: EndpointCall[None, ExportQuery]) -> StreamingResponse:
     export = await call.hub.exports.export(call.caller, call.id("sessionId"), call.query.format)
     chunks = _no_chunks() if call.request.method == "HEAD" else export.chunks
     headers = {

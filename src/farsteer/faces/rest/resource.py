@@ -29,7 +29,7 @@ from farsteer.core.errors import (
     UnsupportedMedia,
 )
 from farsteer.core.ids import new_id
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, EmptyQuery
+from farsteer.faces.rest.endpoint import AnyEndpoint, EmptyQuery, EndpointCall
 from farsteer.hub import Caller, Hub
 from farsteer.server.auth import bearer_token, client_address
 from farsteer.server.responses import error_body, error_headers, error_response, make_response
@@ -78,7 +78,7 @@ class Resource:
             make_error_body = endpoint.make_error_body or error_body
             query = decode_query(request.scope["query_string"], endpoint.query or EmptyQuery)
             body = await _read_and_decode_body(endpoint, request)
-            result = await endpoint.handler(Call(self._hub, request, body, query, caller))
+            result = await endpoint.handler(EndpointCall(self._hub, request, body, query, caller))
         except FarsteerError as error:
             return _error_response(error, make_error_body)
         except ClientDisconnect:

@@ -29,7 +29,7 @@ from farsteer.core.api import (
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import SessionStatus
-from farsteer.faces.rest.endpoint import TEXT_MAX_BODY, AnyEndpoint, Call, EmptyBody, Endpoint
+from farsteer.faces.rest.endpoint import TEXT_MAX_BODY, AnyEndpoint, EmptyBody, Endpoint, EndpointCall
 from farsteer.hub import CreationResult, Scope
 from farsteer.server.responses import make_response
 
@@ -48,7 +48,7 @@ class SessionsQuery(RequestBody):
     cursor: Name | None = None
 
 
-async def create_session(call: Call[CreateSession, None]) -> Response:
+async def create_session(call: EndpointCall[CreateSession, None]) -> Response:
     key = idempotency_key(call.request)
     return creation_response(await call.hub.sessions.create(call.caller, call.body, idempotency_key=key))
 
@@ -85,7 +85,7 @@ def not_created_body(error: FarsteerError) -> SessionNotCreated:
     return SessionNotCreated(message=error.message, logs=[line])
 
 
-async def list_sessions(call: Call[None, SessionsQuery]) -> SessionsResponse:
+async def list_sessions(call: EndpointCall[None, SessionsQuery]) -> SessionsResponse:
     query = call.query
     return await call.hub.sessions.list(
         call.caller,
@@ -98,47 +98,47 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> SessionsResponse:
     )
 
 
-async def get_session(call: Call[None, None]) -> SessionResponse:
+async def get_session(call: EndpointCall[None, None]) -> SessionResponse:
     return SessionResponse(session=await call.hub.sessions.get(call.caller, call.id("sessionId")))
 
 
-async def rename_session(call: Call[RenameSession, None]) -> Done:
+async def rename_session(call: EndpointCall[RenameSession, None]) -> Done:
     return await call.hub.sessions.rename(call.caller, call.id("sessionId"), call.body)
 
 
-async def delete_session(call: Call[None, None]) -> Done:
+async def delete_session(call: EndpointCall[None, None]) -> Done:
     return await call.hub.sessions.delete(call.caller, call.id("sessionId"))
 
 
-async def abort_turn(call: Call[EmptyBody, None]) -> Done:
+async def abort_turn(call: EndpointCall[EmptyBody, None]) -> Done:
     return await call.hub.sessions.abort(call.caller, call.id("sessionId"))
 
 
-async def stop_session(call: Call[EmptyBody, None]) -> Done:
+async def stop_session(call: EndpointCall[EmptyBody, None]) -> Done:
     return await call.hub.sessions.stop(call.caller, call.id("sessionId"))
 
 
-async def resume_session(call: Call[EmptyBody, None]) -> Done:
+async def resume_session(call: EndpointCall[EmptyBody, None]) -> Done:
     return await call.hub.sessions.resume(call.caller, call.id("sessionId"))
 
 
-async def set_permission_mode(call: Call[SetPermissionMode, None]) -> Done:
+async def set_permission_mode(call: EndpointCall[SetPermissionMode, None]) -> Done:
     return await call.hub.sessions.configure(
         call.caller, call.id("sessionId"), permission_mode=call.body.mode
     )
 
 
-async def set_model(call: Call[SetModel, None]) -> Done:
+async def set_model(call: EndpointCall[SetModel, None]) -> Done:
     return await call.hub.sessions.configure(
         call.caller, call.id("sessionId"), model=call.body.model, effort=call.body.reasoning_effort
     )
 
 
-async def rewind_session(call: Call[RewindSession, None]) -> SessionRewound:
+async def rewind_session(call: EndpointCall[RewindSession, None]) -> SessionRewound:
     return await call.hub.rewinds.rewind(call.caller, call.id("sessionId"), call.body)
 
 
-async def fork_session(call: Call[ForkSession, None]) -> Response:
+async def fork_session(call: EndpointCall[ForkSession, None]) -> Response:
     key = idempotency_key(call.request)
     forked = await call.hub.forks.fork(call.caller, call.id("sessionId"), call.body, idempotency_key=key)
     return creation_response(forked)

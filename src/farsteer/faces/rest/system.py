@@ -13,7 +13,7 @@ from starlette.responses import Response
 from farsteer import __version__
 from farsteer.core.api import Health
 from farsteer.core.wire import encode
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Hub, Scope
 from farsteer.link.messages import PROTOCOL
 from farsteer.server.responses import make_response
@@ -23,11 +23,11 @@ _GAUGES = {"clients", "links"}
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-async def health(call: Call[None, None]) -> Health:
+async def health(call: EndpointCall[None, None]) -> Health:
     return Health(status="ok", version=__version__, protocol=PROTOCOL, uptime=time.monotonic() - _STARTED_AT)
 
 
-async def metrics(call: Call[None, None]) -> Response:
+async def metrics(call: EndpointCall[None, None]) -> Response:
     text = "".join(_metric_lines(call.hub))
     return make_response(text.encode(), headers={"content-type": _METRICS_TYPE})
 
@@ -86,14 +86,14 @@ def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...
         headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": CSP}
         return render(msgspec.json.decode(openapi())).encode(), headers
 
-    async def get_openapi(call: Call[None, None]) -> bytes:
+    async def get_openapi(call: EndpointCall[None, None]) -> bytes:
         return openapi()
 
-    async def get_docs(call: Call[None, None]) -> Response:
+    async def get_docs(call: EndpointCall[None, None]) -> Response:
         body, headers = page()
         return make_response(body, headers=headers)
 
-    async def get_root(call: Call[None, None]) -> Response:
+    async def get_root(call: EndpointCall[None, None]) -> Response:
         return make_response(b"", 307, {"location": "/docs"})
 
     return (

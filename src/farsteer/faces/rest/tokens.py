@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from farsteer.core.api import AuthRequest, AuthResponse, Done, NewToken, TokenCreated, TokensResponse
-from farsteer.faces.rest.endpoint import AnyEndpoint, Call, Endpoint
+from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Scope
 
 
-async def authenticate(call: Call[AuthRequest, None]) -> AuthResponse:
+async def authenticate(call: EndpointCall[AuthRequest, None]) -> AuthResponse:
     return await call.hub.tokens.exchange(call.body, call.client_address)
 
 
-async def list_tokens(call: Call[None, None]) -> TokensResponse:
+async def list_tokens(call: EndpointCall[None, None]) -> TokensResponse:
     return await call.hub.tokens.list(call.caller)
 
 
-async def create_token(call: Call[NewToken, None]) -> TokenCreated:
+async def create_token(call: EndpointCall[NewToken, None]) -> TokenCreated:
     return await call.hub.tokens.create(call.caller, call.body)
 
 
-async def revoke_token(call: Call[None, None]) -> Done:
+async def revoke_token(call: EndpointCall[None, None]) -> Done:
     return await call.hub.tokens.revoke(call.caller, call.id("tokenId"))
 
 

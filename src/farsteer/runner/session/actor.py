@@ -19,7 +19,7 @@ from farsteer.core.errors import Conflict, FarsteerError, Internal
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.queue import ItemState, next_item
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.runner.session.agent_calls import AgentCalls, MessageDelivery
+from farsteer.runner.session.agent_calls import AgentCalls, PromptDelivery
 from farsteer.runner.session.approvals import OpenApprovals
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launcher import Launcher
@@ -58,7 +58,7 @@ class SessionActor:
         output = OutputHandler(log, approvals, turns)
         launcher = self._launcher = Launcher(spec, log, context, mailbox, timers, output)
         calls = self._calls = AgentCalls(mailbox, launcher, log, context)
-        self._delivery = MessageDelivery(context, log, turns, timers, launcher, calls)
+        self._delivery = PromptDelivery(context, log, turns, timers, launcher, calls)
         self._rewinds = Rewinds(context, log, turns, launcher, calls, self._delivery)
         self._closing = False
         self._task: asyncio.Task[None] | None = None

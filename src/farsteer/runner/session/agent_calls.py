@@ -110,7 +110,7 @@ class AgentCalls:
         return live and (effort is None or can.live_effort) and launch is not None
 
 
-class MessageDelivery:
+class PromptDelivery:
     """Queues messages, delivers each to the agent at most once, and interrupts turns."""
 
     def __init__(

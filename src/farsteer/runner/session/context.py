@@ -10,7 +10,7 @@ from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.wire import WireStruct
 
 
-class Limits(WireStruct):
+class TimeLimits(WireStruct):
     """How long things may take, in seconds."""
 
     startup: float = 60.0
@@ -37,7 +37,7 @@ class ActorContext:
     adapter: Adapter
     state_dir: str
     """Where the adapter keeps its files."""
-    limits: Limits
+    limits: TimeLimits
     environment_names: tuple[str, ...] = ()
     """Further environment variables that the owner of the machine lets agents see."""
     home_id: str = ""

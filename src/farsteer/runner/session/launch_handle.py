@@ -11,7 +11,7 @@ from farsteer.agents.process import posix
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
-from farsteer.runner.session.context import Limits
+from farsteer.runner.session.context import TimeLimits
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStarted, LaunchStopped, Mailbox
 
 _MAX_HELD_OUTPUT = 1000
@@ -27,7 +27,13 @@ class LaunchHandle:
     """
 
     def __init__(
-        self, adapter: Adapter, plan: LaunchPlan, mailbox: Mailbox, limits: Limits, *, prewarmed: bool = False
+        self,
+        adapter: Adapter,
+        plan: LaunchPlan,
+        mailbox: Mailbox,
+        limits: TimeLimits,
+        *,
+        prewarmed: bool = False,
     ) -> None:
         self.plan = plan
         self.generation = plan.generation

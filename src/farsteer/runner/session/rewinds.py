@@ -12,7 +12,7 @@ from farsteer.core.errors import Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored
 from farsteer.core.ids import new_id
 from farsteer.core.queue import REWIND_REASON, ItemState
-from farsteer.runner.session.agent_calls import AgentCalls, MessageDelivery
+from farsteer.runner.session.agent_calls import AgentCalls, PromptDelivery
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launcher import UNKNOWN_ANCHOR_NOTICE, Launcher
 from farsteer.runner.session.log import SessionLog
@@ -47,7 +47,7 @@ class Rewinds:
 
     def __init__(
         self, context: ActorContext, log: SessionLog, turns: TurnManager, launcher: Launcher, calls: AgentCalls,
-        delivery: MessageDelivery,
+        delivery: PromptDelivery,
     ) -> None:  # fmt: skip
         self._adapter = context.adapter
         self._restore_timeout = context.limits.restore

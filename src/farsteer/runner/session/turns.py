@@ -10,7 +10,7 @@ from farsteer.core.events import TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState, QueueItem
 from farsteer.runner.session.approvals import OpenApprovals
-from farsteer.runner.session.context import Limits
+from farsteer.runner.session.context import TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.timers import SilenceTimeout, Timers
@@ -19,7 +19,7 @@ from farsteer.runner.session.timers import SilenceTimeout, Timers
 class TurnManager:
     """Starts and ends turns. Each turn ends exactly once, and each message has exactly one outcome."""
 
-    def __init__(self, log: SessionLog, approvals: OpenApprovals, timers: Timers, limits: Limits) -> None:
+    def __init__(self, log: SessionLog, approvals: OpenApprovals, timers: Timers, limits: TimeLimits) -> None:
         self._log = log
         self._approvals = approvals
         self._timers = timers

@@ -16,7 +16,7 @@ from farsteer.hub.store.conformance.feed import FeedContracts
 from farsteer.hub.store.conformance.harness import LogBuilder, StoreFactory, StoreHarness
 from farsteer.hub.store.conformance.log import LogContracts
 from farsteer.hub.store.conformance.queue import QueueContracts
-from farsteer.hub.store.conformance.recovery import RecoveryContracts
+from farsteer.hub.store.conformance.recovery import RestartContracts
 from farsteer.hub.store.conformance.sessions import SessionContracts
 from farsteer.hub.store.conformance.visibility import VisibilityContracts
 
@@ -25,6 +25,6 @@ __all__ = ["LogBuilder", "StoreConformance", "StoreFactory", "StoreHarness"]
 
 class StoreConformance(
     LogContracts, FeedContracts, SessionContracts, QueueContracts, VisibilityContracts, AccessContracts,
-    RecoveryContracts,
+    RestartContracts,
 ):  # fmt: skip
     """All contracts. Subclass it as `Test…` and define `factory`."""

@@ -22,7 +22,7 @@ from farsteer.hub.store.conformance.harness import (
 )
 
 
-class RecoveryContracts(StoreContracts):
+class RestartContracts(StoreContracts):
     @contract
     async def test_an_answered_batch_survives_with_its_state(self, harness: StoreHarness) -> None:
         log = await harness.create_session()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from farsteer.runner.runner import Runner
 
 
-class SessionCreator:
+class SessionSetup:
     """Carries out one `Create` command: a new session, a fork, or the import of a conversation."""
 
     def __init__(self, runner: Runner, spec: SessionSpec) -> None:
