@@ -73,3 +73,14 @@ def test_an_adapter_that_cannot_be_loaded_is_named_in_the_error(name: str) -> No
         registry.adapter(name)
     assert caught.value.code is ErrorCode.AGENT_UNKNOWN
     assert "Adapter" in caught.value.message or __name__ in caught.value.message
+
+
+@pytest.mark.usefixtures("foreign")
+async def test_an_adapter_that_fails_does_not_hide_the_others() -> None:
+    found = {info.name: info for info in await registry.detect_all()}
+    assert list(found) == list(registry.names())
+    assert found["demo"].available
+    assert found["foreign"].available
+    assert not found["broken"].available
+    assert "no licence" in (found["broken"].reason or "")
+    assert not found["gone"].available

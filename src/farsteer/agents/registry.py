@@ -6,15 +6,20 @@ agent's name, its object is the `Adapter` class. An adapter's module is imported
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from farsteer.agents.base import Adapter
+from farsteer.core.capabilities import AgentInfo
 from farsteer.core.errors import AgentError, ErrorCode
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+_log = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "farsteer.adapters"
 PREFERENCE = ("droid", "demo")
@@ -53,6 +58,23 @@ def adapter(name: str) -> Adapter:
     if not isinstance(found, Adapter) or found.name != name:
         raise AgentError(f"{entry.value} is not an adapter named {name!r}", code=ErrorCode.AGENT_UNKNOWN)
     return found
+
+
+async def detect_all() -> list[AgentInfo]:
+    """Detect every agent, in the order of `names`.
+
+    An adapter that fails is listed as not available with the reason, so that a defect in one package does not hide the
+    other agents.
+    """
+    return await asyncio.gather(*map(_detect, names()))
+
+
+async def _detect(name: str) -> AgentInfo:
+    try:
+        return await adapter(name).detect()
+    except Exception as error:  # noqa: BLE001
+        _log.debug("detecting the agent %s failed", name, exc_info=True)
+        return AgentInfo(name=name, title=name, available=False, reason=f"its adapter failed: {error}")
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import socket
@@ -60,14 +59,13 @@ def machine_id(home: Path) -> str:
 
 async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:
     """Describe this machine to a hub. Detects every known agent."""
-    found = await asyncio.gather(*(registry.adapter(name).detect() for name in registry.names()))
     host = socket.gethostname()
     return MachineInfo(
         id=machine_id(home),
         host=host,
         platform=platform.system().lower(),
         version=__version__,
-        agents=tuple(found),
+        agents=tuple(await registry.detect_all()),
         roots=settings.roots,
         name=settings.name or host,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from shutil import get_terminal_size
@@ -44,7 +43,7 @@ def agents_command(argv: Sequence[str]) -> int:
 
 
 async def _list_local(arguments: argparse.Namespace) -> int:
-    agents = await asyncio.gather(*(registry.adapter(name).detect() for name in registry.names()))
+    agents = await registry.detect_all()
     if arguments.json:
         for info in agents:
             print(encode(info).decode())
