@@ -9,6 +9,9 @@ import pytest
 
 from tests.support import ports, processes
 
+# Before any test module imports it.
+pytest.register_assert_rewrite("farsteer.hub.store.conformance")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

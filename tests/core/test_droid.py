@@ -7,20 +7,10 @@ import pytest
 from farsteer.core import droid
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from tests.support.droid_modes import DROID_MODES
 
 
-@pytest.mark.parametrize(
-    ("mode", "interaction", "level", "old"),
-    [
-        (PermissionMode.DEFAULT, "auto", "off", "normal"),
-        (PermissionMode.READ_ONLY, "auto", "off", "normal"),
-        (PermissionMode.ACCEPT_EDITS, "auto", "low", "auto-low"),
-        (PermissionMode.SAFE_YOLO, "auto", "medium", "auto-medium"),
-        (PermissionMode.YOLO, "auto", "high", "auto-high"),
-        (PermissionMode.BYPASS, "auto", "high", "auto-high"),
-        (PermissionMode.PLAN, "spec", "off", "spec"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "interaction", "level", "old"), DROID_MODES)
 def test_each_mode_has_its_settings(mode: PermissionMode, interaction: str, level: str, old: str) -> None:
     assert droid.interaction_mode(mode) == interaction
     assert droid.autonomy_level(mode) == level

@@ -70,3 +70,14 @@ async def test_after_a_disconnect_a_new_client_is_opened() -> None:
     assert await connection.client() is not first
     await connection.close()
     assert hub.closed == hub.opened
+
+
+async def test_waiting_until_opened_tells_whether_there_was_something_to_wait_for() -> None:
+    hub = Hub()
+    connection = HubConnection(hub.open)
+    assert not await connection.wait_until_opened()
+    connection.connect()
+    assert await connection.wait_until_opened()
+    assert hub.opened == [connection.current]
+    assert not await connection.wait_until_opened()
+    await connection.close()

@@ -9,8 +9,6 @@ from farsteer.hub import CreationResult, Hub
 from farsteer.hub.services.creation import CreationFailed
 from tests.hub.scripted import ScriptedRunner, caller
 
-pytest.register_assert_rewrite("farsteer.hub.store.conformance")
-
 OWNER_TOKEN = "the-owners-token"
 
 

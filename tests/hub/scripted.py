@@ -8,25 +8,21 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from farsteer.core import events as ev
 from farsteer.core.capabilities import AgentInfo, Capabilities, MachineInfo
 from farsteer.core.commands import Command, Create, Send
 from farsteer.core.errors import FarsteerError
-from farsteer.core.events import Entry, SessionEvent, SessionStatus, role_of
+from farsteer.core.events import SessionEvent, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState
-from farsteer.core.session import SessionState, apply
-from farsteer.core.wire import encode
 from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.auth.caller import ALL_SCOPES
 from farsteer.hub.feed import SyncEvent
+from farsteer.hub.store.conformance.harness import LogBuilder
 from farsteer.link.messages import (
     Ack,
     Call,
     Deltas,
-    EncodedEntry,
     Events,
     Hello,
     LogLine,
@@ -61,24 +57,6 @@ def machine(id: str | None = None, **fields: Any) -> MachineInfo:
     )
 
 
-class Log:
-    """The log of a session, as its runner keeps it."""
-
-    def __init__(self, session_id: str, **fields: Any) -> None:
-        self.state = SessionState(id=session_id, agent="demo", directory="/work", **fields)
-        self.items: list[EncodedEntry] = []
-
-    def add(self, event: SessionEvent) -> EncodedEntry:
-        seq = self.state.seq + 1
-        entry = Entry(
-            id=f"{self.state.id}:{seq}", seq=seq, role=role_of(event), created_at=seq, content=event
-        )
-        self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
-        item = EncodedEntry(seq, str(type(event).__struct_config__.tag), msgspec.Raw(encode(entry)))
-        self.items.append(item)
-        return item
-
-
 class ScriptedRunner:
     """Connects in `async with`. Answers each call with success, unless `answers` has a function for its command."""
 
@@ -87,7 +65,7 @@ class ScriptedRunner:
         hub: Hub,
         namespace: str = "default",
         info: MachineInfo | None = None,
-        logs: dict[str, Log] | None = None,
+        logs: dict[str, LogBuilder] | None = None,
         protocol: int = 1,
         token_id: str | None = None,
     ) -> None:
@@ -220,7 +198,7 @@ class ScriptedRunner:
     def _created(self, call: Call) -> Reply:
         assert isinstance(call.command, Create)
         spec = call.command.spec
-        log = self.logs[call.session] = Log(
+        log = self.logs[call.session] = LogBuilder(
             call.session, status=SessionStatus.IDLE, permission_mode=spec.permission_mode, title=spec.title,
             seq=spec.fork.copied if spec.fork else 0,
         )  # fmt: skip

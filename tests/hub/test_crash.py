@@ -25,7 +25,8 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec
 from farsteer.core.events import AgentMessage, TurnStart
 from farsteer.hub import Hub
-from tests.hub.scripted import Log, machine
+from farsteer.hub.store.conformance.harness import LogBuilder
+from tests.hub.scripted import machine
 
 home, token, machine_id, session_id = Path(sys.argv[1]), *sys.argv[2:]
 
@@ -34,7 +35,7 @@ async def main():
     store = hub.store
     await store.connect_machine("default", machine(machine_id), {}, link_id=1)
     await store.begin_session("default", SessionSpec(id=session_id, machine_id=machine_id, directory="/w"))
-    log = Log(session_id)
+    log = LogBuilder(session_id)
     await store.finish_session(session_id, log.state)
 
     async def events():

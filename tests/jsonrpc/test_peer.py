@@ -270,6 +270,26 @@ async def test_requests_sent_right_before_the_end_are_answered() -> None:
     }
 
 
+@pytest.mark.parametrize("was_starting", [True, False])
+async def test_requests_get_more_time_only_if_their_handler_was_still_starting(
+    monkeypatch: pytest.MonkeyPatch, was_starting: bool
+) -> None:
+    monkeypatch.setattr(peer_module, "_FINISH_SECONDS", 0.05)
+    transport, handler = MemoryTransport(), Handler()
+    transport.feed(request(1, "wait"))
+    transport.incoming.put_nowait(None)
+
+    async def wait_until_started() -> bool:
+        if was_starting:
+            handler.release.set()
+        return was_starting
+
+    await Peer(transport, handler).run(wait_until_started)
+    (answer,) = transport.sent
+    assert answer.get("result") == ("done" if was_starting else None)
+    assert ("error" in answer) is not was_starting
+
+
 async def test_an_error_response_is_raised_with_its_code() -> None:
     async with connected() as (peer, transport, _):
         pending = asyncio.create_task(peer.request("x"))

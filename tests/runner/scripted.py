@@ -11,7 +11,15 @@ import msgspec
 from farsteer.agents.base import Adapter, Exited, Launch, LaunchPlan, Output, Prompt, Sink, TurnEnded
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.events import Delta, Entry, FileRestore, FilesRestored, TurnEndReason, decode_entry
+from farsteer.core.events import (
+    Delta,
+    Entry,
+    FileRestore,
+    FilesRestored,
+    TurnEndReason,
+    decode_entry,
+    kind_of,
+)
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import EncodedEntry
@@ -159,7 +167,7 @@ class Recorder:
         self._published.set()
 
     def kinds(self) -> list[str]:
-        return [str(type(entry.content).__struct_config__.tag) for entry in self.entries]
+        return [kind_of(entry.content) for entry in self.entries]
 
     def of(self, kind: type[msgspec.Struct]) -> list[msgspec.Struct]:
         return [entry.content for entry in self.entries if isinstance(entry.content, kind)]

@@ -148,7 +148,7 @@ class Chat:
         return [event for event in found if all(getattr(event, k) == v for k, v in fields.items())]
 
     def kinds(self) -> list[str]:
-        return [str(type(entry.content).__struct_config__.tag) for entry in self.entries]
+        return [ev.kind_of(entry.content) for entry in self.entries]
 
     async def until(self, kind: type[E], count: int = 1, **fields: object) -> E:
         """Wait for the `count`th such event."""

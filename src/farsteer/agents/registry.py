@@ -19,7 +19,7 @@ from farsteer.core.errors import AgentError, ErrorCode
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "farsteer.adapters"
 PREFERENCE = ("droid", "demo")
@@ -72,8 +72,8 @@ async def detect_all() -> list[AgentInfo]:
 async def _detect(name: str) -> AgentInfo:
     try:
         return await adapter(name).detect()
-    except Exception as error:  # noqa: BLE001
-        _log.debug("detecting the agent %s failed", name, exc_info=True)
+    except Exception as error:
+        _logger.debug("detecting the agent %s failed", name, exc_info=True)
         return AgentInfo(name=name, title=name, available=False, reason=f"its adapter failed: {error}")
 
 

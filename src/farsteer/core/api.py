@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, dataclass_transform
 import msgspec
 from msgspec import Meta, Struct
 
-from farsteer.core.approvals import Approval, Outcome
+from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Entry, FilesRestored, SessionStatus, SlashCommand
@@ -334,11 +334,21 @@ class Approve(RequestBody):
     option_id: str | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None
 
+    def answer(self, by: str) -> Answer:
+        return Answer(
+            outcome=Outcome(self.decision or Outcome.APPROVED), option_id=self.option_id, answers=self.answers,
+            mode=self.mode, allow_tools=tuple(self.allow_tools), message=self.message, by=by,
+        )  # fmt: skip
+
 
 class Deny(RequestBody):
     decision: Literal["denied", "abort"] | None = None
     option_id: str | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None
+
+    def answer(self, by: str) -> Answer:
+        outcome = Outcome(self.decision or Outcome.DENIED)
+        return Answer(outcome=outcome, option_id=self.option_id, message=self.message, by=by)
 
 
 class ApprovalAnswered(ResponseBody):

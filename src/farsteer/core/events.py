@@ -304,6 +304,21 @@ class Entry(WireStruct):
     local_id: str | None = None
 
 
+def kind_of(event: SessionEvent) -> str:
+    """Return the kind of an event as it is encoded, such as `user_message`."""
+    return str(type(event).__struct_config__.tag)
+
+
+def make_entry(
+    session_id: str, seq: int, event: SessionEvent, created_at: int, local_id: str | None = None
+) -> Entry:
+    """Return the entry of an event at its place in the log. Its id follows from that place."""
+    return Entry(
+        id=f"{session_id}:{seq}", seq=seq, role=role_of(event), created_at=created_at, content=event,
+        local_id=local_id,
+    )  # fmt: skip
+
+
 class DeltaKind(StrEnum):
     MESSAGE = "agent_message"
     THOUGHT = "agent_thought"

@@ -13,7 +13,7 @@ from farsteer.core.errors import FarsteerError, Internal
 if TYPE_CHECKING:
     from farsteer.client.hub_client import HubClient
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 OpenHub = Callable[[], "AbstractAsyncContextManager[HubClient]"]
 """Opens a hub client for as long as the context manager is entered."""
@@ -44,6 +44,13 @@ class HubConnection:
         if self._task is None or self._client is None or _failed(self._client):
             return await asyncio.shield(self._start())
         return await asyncio.shield(self._client)
+
+    async def wait_until_opened(self) -> bool:
+        """Wait for the hub if it is being opened, whether or not that succeeds. Returns whether it was."""
+        if self._client is None or self._client.done():
+            return False
+        await asyncio.wait([self._client])
+        return True
 
     @property
     def current(self) -> HubClient:
@@ -76,12 +83,12 @@ class HubConnection:
             async with self._open_hub() as client:
                 opened.set_result(client)
                 await release.wait()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             if opened.done():
-                _log.exception("closing the hub failed")
+                _logger.exception("closing the hub failed")
                 return
             if not isinstance(error, FarsteerError):
-                _log.exception("opening the hub failed")
+                _logger.exception("opening the hub failed")
                 error = Internal(f"no hub: {type(error).__name__}")
             opened.set_exception(error)
             opened.exception()  # marks it as retrieved: there may be nobody waiting for the client

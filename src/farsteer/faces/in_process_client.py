@@ -11,7 +11,6 @@ import msgspec
 from farsteer.client.errors import hub_error
 from farsteer.client.live_events import Gap, LiveEvent, decode_event
 from farsteer.core import api
-from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.events import Entry, decode_entries
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -101,28 +100,10 @@ class InProcessClient:
     async def answer(
         self, session_id: str, approval_id: str, decision: api.Approve | api.Deny | bool
     ) -> api.ApprovalAnswered:
-        return await self._hub.approvals.answer(
-            self._caller, session_id, approval_id, self._to_answer(decision)
-        )
-
-    def _to_answer(self, decision: api.Approve | api.Deny | bool) -> Answer:
-        by = self._caller.name
-        match decision:
-            case bool():
-                return Answer(outcome=Outcome.APPROVED if decision else Outcome.DENIED, by=by)
-            case api.Deny():
-                outcome = Outcome(decision.decision or Outcome.DENIED)
-                return Answer(outcome=outcome, option_id=decision.option_id, message=decision.message, by=by)
-            case api.Approve():
-                return Answer(
-                    outcome=Outcome(decision.decision or Outcome.APPROVED),
-                    option_id=decision.option_id,
-                    answers=decision.answers,
-                    mode=decision.mode,
-                    allow_tools=tuple(decision.allow_tools),
-                    message=decision.message,
-                    by=by,
-                )
+        if isinstance(decision, bool):
+            decision = api.Approve() if decision else api.Deny()
+        answer = decision.answer(self._caller.name)
+        return await self._hub.approvals.answer(self._caller, session_id, approval_id, answer)
 
     async def rename(self, session_id: str, title: str) -> None:
         await self._hub.sessions.rename(self._caller, session_id, api.RenameSession(title=title))

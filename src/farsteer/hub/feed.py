@@ -15,7 +15,7 @@ import msgspec
 
 from farsteer.core.wire import encode
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MESSAGE = "message-received"
 
@@ -125,5 +125,5 @@ class Feed:
         for listener in tuple(self._listeners):
             try:
                 listener(events)
-            except Exception:  # noqa: BLE001
-                _log.exception("feed listener failed")
+            except Exception:
+                _logger.exception("feed listener failed")

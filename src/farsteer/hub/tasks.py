@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
@@ -26,7 +26,7 @@ class BackgroundTasks:
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("background task failed: %s", task.get_name(), exc_info=error)
+            _logger.error("background task failed: %s", task.get_name(), exc_info=error)
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Wait for the running tasks, then cancel those that are still running."""

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 
@@ -64,7 +64,7 @@ class KeyedQueue:
                 self._waiting -= 1
                 self._job_started.set()
                 await jobs.popleft()()
-            except Exception:  # noqa: BLE001
-                _log.exception("message handler failed")
+            except Exception:
+                _logger.exception("message handler failed")
         if self._jobs.get(key) is jobs:
             del self._jobs[key]

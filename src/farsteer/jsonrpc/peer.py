@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -46,10 +46,10 @@ _MAX_UNHANDLED = 10_000
 """Reading pauses while more messages than this are waiting for their handler."""
 _MAX_OPEN_REQUESTS = 10_000
 """Further incoming requests are refused."""
-_FINISH_SECONDS = 2.0
+_FINISH_SECONDS = 1.0
 """How long requests may still be answered after the other side has closed its end."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Transport(Protocol):
@@ -101,8 +101,13 @@ class Peer:
         self._closed = False
         self._send_closed = False
 
-    async def run(self) -> None:
-        """Handle messages until the other side closes the connection, then close this side."""
+    async def run(self, wait_until_started: Callable[[], Awaitable[bool]] | None = None) -> None:
+        """Handle messages until the other side closes the connection, then close this side.
+
+        Args:
+            wait_until_started: Called if requests are still open after their time limit. If the handler was still
+                starting, it waits for that and returns True, and the requests get their time once more.
+        """
         try:
             async for batch in self._transport.batches():
                 for line in batch:
@@ -110,6 +115,8 @@ class Peer:
                         self._receive(message)
                 await self._queue.wait_for_capacity(_MAX_UNHANDLED)
             await self._finish_requests()
+            if self.task_count and wait_until_started is not None and await wait_until_started():
+                await self._finish_requests()
         finally:
             await self.close()
 
@@ -221,8 +228,8 @@ class Peer:
             data, self._unsent = b"\n".join((*self._unsent, b"")), []
             try:
                 await self._transport.write(data)
-            except Exception:  # noqa: BLE001
-                _log.debug("could not write to the other side", exc_info=True)
+            except Exception:
+                _logger.debug("could not write to the other side", exc_info=True)
             self._unsent_bytes -= len(data)
             self._written.set()
 
@@ -281,8 +288,8 @@ class Peer:
             response["error"] = error.body
         except FarsteerError as error:
             response["error"] = rpc_error(error).body
-        except Exception as error:  # noqa: BLE001
-            _log.exception("%s failed", request.method)
+        except Exception as error:
+            _logger.exception("%s failed", request.method)
             reason = f"{request.method} failed: {type(error).__name__}"
             response["error"] = RpcError(INTERNAL_ERROR, reason).body
         finally:

@@ -17,8 +17,9 @@ import msgspec
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.commands import Command
 from farsteer.core.errors import ErrorRecord
-from farsteer.core.events import Delta
+from farsteer.core.events import Delta, Entry, kind_of
 from farsteer.core.session import SessionState
+from farsteer.core.wire import encode
 
 PROTOCOL = 1
 PING_SECONDS = 5.0
@@ -45,6 +46,10 @@ class EncodedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seq: int
     kind: str
     body: msgspec.Raw
+
+
+def encode_entry(entry: Entry) -> EncodedEntry:
+    return EncodedEntry(entry.seq, kind_of(entry.content), msgspec.Raw(encode(entry)))
 
 
 class Events(LinkMessage, tag="events"):

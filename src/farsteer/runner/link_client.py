@@ -9,13 +9,10 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
-
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError, Unauthorized
-from farsteer.core.events import Entry, Notice, role_of
-from farsteer.core.wire import encode
+from farsteer.core.events import Notice, make_entry
 from farsteer.link.messages import (
     IDLE_TIMEOUT_SECONDS,
     PING_SECONDS,
@@ -31,12 +28,13 @@ from farsteer.link.messages import (
     ToHub,
     ToRunner,
     Welcome,
+    encode_entry,
 )
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
 from farsteer.runner.journal import Journal
 from farsteer.runner.outbox import Outbox, SessionOutbox
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
@@ -84,7 +82,7 @@ class LinkClient:
                 transport = await connect()
                 delay = await self._serve(transport, machine, delay)
             except (LinkClosed, OSError, FarsteerError) as error:
-                _log.warning(
+                _logger.warning(
                     "cannot connect to the hub (%s); next attempt in %.1f s",
                     error or type(error).__name__,
                     delay,
@@ -101,7 +99,7 @@ class LinkClient:
             await transport.send(Hello(machine=machine, sessions=self._outbox.last_seqs()))
             welcome = await receiver.receive_first()
             if isinstance(welcome, Refused):
-                _log.error("the hub refuses this machine: %s", welcome.reason)
+                _logger.error("the hub refuses this machine: %s", welcome.reason)
                 return _LONGEST_DELAY
             if not isinstance(welcome, Welcome):
                 raise LinkClosed(f"expected Welcome, got {type(welcome).__name__}")
@@ -117,7 +115,7 @@ class LinkClient:
                 tasks.create_task(receiver.watch())
                 await self._receive(receiver, transport, tasks)
         except* (LinkClosed, OSError, sqlite3.Error, FarsteerError) as group:
-            _log.warning("the link to the hub is down: %s", group.exceptions[0] or "closed")
+            _logger.warning("the link to the hub is down: %s", group.exceptions[0] or "closed")
         finally:
             self.connected.clear()
             self._outbox.close()
@@ -202,12 +200,6 @@ def fill_gap(session: str, sent: int, last: int, entries: list[EncodedEntry]) ->
     missing = range(sent + 1, min(first, sent + 1 + _MAX_FILLED))
     if not missing:
         return entries
-    _log.error("session %s: neither hub nor runner has entries %d to %d", session, sent + 1, first - 1)
+    _logger.error("session %s: neither hub nor runner has entries %d to %d", session, sent + 1, first - 1)
     now = now_ms()
-    return [_lost_entry(session, seq, now) for seq in missing]
-
-
-def _lost_entry(session: str, seq: int, now: int) -> EncodedEntry:
-    role = role_of(_ENTRY_LOST)
-    entry = Entry(id=f"{session}:{seq}", seq=seq, role=role, created_at=now, content=_ENTRY_LOST)
-    return EncodedEntry(seq, str(Notice.__struct_config__.tag), msgspec.Raw(encode(entry)))
+    return [encode_entry(make_entry(session, seq, _ENTRY_LOST, now)) for seq in missing]

@@ -11,7 +11,7 @@ from farsteer.runner.machine import machine_id
 
 _KILL_SECONDS = 3.0
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def home_id(home: Path) -> str:
@@ -36,7 +36,7 @@ def kill_orphans(home: Path) -> int:
 
     killed = posix.kill_marked(is_ours)
     if killed:
-        _log.warning("killed %d processes that an earlier runner left behind", len(killed))
+        _logger.warning("killed %d processes that an earlier runner left behind", len(killed))
         for pid in posix.wait_gone(killed, _KILL_SECONDS):
-            _log.error("process %d is still alive %g s after SIGKILL", pid, _KILL_SECONDS)
+            _logger.error("process %d is still alive %g s after SIGKILL", pid, _KILL_SECONDS)
     return len(killed)

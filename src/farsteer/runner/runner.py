@@ -28,7 +28,7 @@ from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session_setup import SessionSetup
 from farsteer.storage.home import HomeLock, prepare_home
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Runner:
@@ -67,7 +67,7 @@ class Runner:
             try:
                 runner._add_actor(stored)
             except FarsteerError as error:
-                _log.error("session %s cannot be loaded: %s", stored.spec.id, error)
+                _logger.error("session %s cannot be loaded: %s", stored.spec.id, error)
         return runner
 
     @property
@@ -110,8 +110,8 @@ class Runner:
                     return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
         except FarsteerError as error:
             return Reply(id=call.id, error=error.record())
-        except Exception as error:  # noqa: BLE001
-            _log.exception("%s failed", type(command).__name__)
+        except Exception as error:
+            _logger.exception("%s failed", type(command).__name__)
             return Reply(id=call.id, error=Internal(f"the runner failed: {type(error).__name__}").record())
 
     async def handle_welcome(self, welcome: Welcome) -> None:
@@ -187,7 +187,7 @@ class Runner:
             try:
                 await adapter.delete_conversation(native_id, state_dir)
             except (OSError, FarsteerError):
-                _log.exception("session %s: the agent's files could not be deleted", state.id)
+                _logger.exception("session %s: the agent's files could not be deleted", state.id)
 
     # -- conversations of the agents
 

@@ -22,7 +22,7 @@ from farsteer.storage.migrations import Migration, migrate
 
 T = TypeVar("T")
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MAX_WAITING = 1024
 """The maximum number of incomplete jobs. `submit` waits while there are more."""
@@ -53,8 +53,8 @@ class _Job(Generic[T]):
         if self.error is None and self.then is not None:
             try:
                 self.then(self.result)
-            except Exception:  # noqa: BLE001
-                _log.exception("callback after a commit failed")
+            except Exception:
+                _logger.exception("callback after a commit failed")
         if self.future.done():
             return
         if self.error is not None:

@@ -23,20 +23,10 @@ from tests.agents.droid.fake_droid import (
     opened_session,
     plan,
 )
+from tests.support.droid_modes import DROID_MODES
 
 
-@pytest.mark.parametrize(
-    ("mode", "interaction", "level", "old"),
-    [
-        (PermissionMode.DEFAULT, "auto", "off", "normal"),
-        (PermissionMode.READ_ONLY, "auto", "off", "normal"),
-        (PermissionMode.ACCEPT_EDITS, "auto", "low", "auto-low"),
-        (PermissionMode.SAFE_YOLO, "auto", "medium", "auto-medium"),
-        (PermissionMode.YOLO, "auto", "high", "auto-high"),
-        (PermissionMode.BYPASS, "auto", "high", "auto-high"),
-        (PermissionMode.PLAN, "spec", "off", "spec"),
-    ],
-)
+@pytest.mark.parametrize(("mode", "interaction", "level", "old"), DROID_MODES)
 def test_each_mode_has_its_settings(mode: PermissionMode, interaction: str, level: str, old: str) -> None:
     assert mode_params(mode) == {"interactionMode": interaction, "autonomyLevel": level}
     assert mode_params(mode, old_names=True) == {"autonomyLevel": old}

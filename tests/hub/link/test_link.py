@@ -14,10 +14,11 @@ from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from farsteer.hub.link import machine_links
+from farsteer.hub.store.conformance.harness import LogBuilder
 from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
-from tests.hub.scripted import FeedRecorder, Log, ScriptedRunner, caller, machine, silent
+from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, machine, silent
 
 ME = caller()
 
@@ -118,7 +119,7 @@ async def test_a_gap_closes_the_link_and_the_next_one_continues(
     async with ScriptedRunner(hub, info=runner.info, logs=runner.logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {session_id: 1}
-        await again.send(Events(session=session_id, entries=log.items[1:], state=log.state))
+        await again.send(Events(session=session_id, entries=log.entries[1:], state=log.state))
         await again.wait_until(lambda: again.acked.get(session_id) == 3)
 
 
@@ -128,7 +129,7 @@ async def test_a_reconnecting_runner_is_told_which_sessions_were_deleted(hub: Hu
         await runner.append(kept, ev.Notice(text="one"))
     await hub.sessions.delete(ME, deleted)
     unknown = new_id()
-    logs = {**runner.logs, unknown: Log(unknown)}
+    logs = {**runner.logs, unknown: LogBuilder(unknown)}
     async with ScriptedRunner(hub, info=runner.info, logs=logs) as again:
         assert again.welcome is not None
         assert again.welcome.acked == {kept: 1}
@@ -169,7 +170,7 @@ async def test_a_second_link_of_a_machine_replaces_the_first(hub: Hub) -> None:
 async def test_a_machine_of_another_namespace_is_refused_and_does_no_harm(
     hub: Hub, runner: ScriptedRunner, session_id: str
 ) -> None:
-    intruder = ScriptedRunner(hub, "team2", info=runner.info, logs={session_id: Log(session_id)})
+    intruder = ScriptedRunner(hub, "team2", info=runner.info, logs={session_id: LogBuilder(session_id)})
     await intruder.connect()
     assert intruder.refused is not None
     await intruder.wait_closed()
@@ -184,7 +185,7 @@ async def test_a_runner_writes_only_its_own_sessions(
     delta = Delta(message_id="m", kind=DeltaKind.MESSAGE, text="x")
     for namespace in ("default", "team2"):
         feed = FeedRecorder(hub)
-        log = Log(session_id)
+        log = LogBuilder(session_id)
         async with ScriptedRunner(hub, namespace, logs={session_id: log}) as other:
             assert other.welcome is not None
             assert other.welcome.foreign == [session_id]

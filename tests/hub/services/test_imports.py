@@ -163,7 +163,7 @@ async def test_an_imported_history_is_stored_when_the_session_appears(
     await runner.ping()
     assert not creating.done(), "the answer waits for the history to be stored"
     for first in range(0, 500, 100):
-        await runner.send(Events(session=session_id, entries=log.items[first : first + 100], state=None))
+        await runner.send(Events(session=session_id, entries=log.entries[first : first + 100], state=None))
     created(await creating)
     view = await hub.sessions.get(ME, session_id)
     assert (view.seq, view.last_message) == (500, "text 499")

@@ -29,7 +29,7 @@ class TestMessages:
         page = decode(body, MessagesResponse)
         assert [message.seq for message in page.messages] == [4, 5]
         assert (page.page.has_more, page.page.next_before_seq, page.page.next_after_seq) == (True, 4, None)
-        assert bytes(runner.logs[session_id].items[4].body) in body
+        assert bytes(runner.logs[session_id].entries[4].body) in body
         first = decode(await hub.messages.list(ME, session_id, limit=3, before_seq=4), MessagesResponse)
         assert [message.seq for message in first.messages] == [1, 2, 3]
         assert (first.page.has_more, first.page.next_before_seq) == (False, None)

@@ -40,8 +40,8 @@ async def spend_on(runner: ScriptedRunner, session_id: str, at: int, update: ev.
     log.add(update)
     seq = log.state.seq
     entry = Entry(id=f"{session_id}:{seq}", seq=seq, role=Role.AGENT, created_at=at, content=update)
-    log.items[-1] = EncodedEntry(seq, "usage_update", msgspec.Raw(encode(entry)))
-    await runner.send(Events(session=session_id, entries=log.items[-1:], state=log.state))
+    log.entries[-1] = EncodedEntry(seq, "usage_update", msgspec.Raw(encode(entry)))
+    await runner.send(Events(session=session_id, entries=log.entries[-1:], state=log.state))
     await runner.wait_until(lambda: runner.acked.get(session_id, 0) >= seq)
 
 
@@ -75,7 +75,7 @@ async def test_what_arrives_twice_is_counted_once(hub: Hub, runner: ScriptedRunn
     log = runner.logs[session_id]
     log.add(used(1))
     for _ in range(2):
-        await runner.send(Events(session=session_id, entries=[*log.items], state=log.state))
+        await runner.send(Events(session=session_id, entries=[*log.entries], state=log.state))
     await runner.ping()
     await runner.wait_until(lambda: runner.acked[session_id] == log.state.seq)
     await runner.ping()
@@ -202,7 +202,7 @@ async def test_usage_before_an_import_is_not_counted(hub: Hub, runner: ScriptedR
         assert reply is not None
         log = runner.logs[call.session]
         log.add(used(1000, turn=None))
-        history.append(Events(session=call.session, entries=log.items, state=log.state))
+        history.append(Events(session=call.session, entries=log.entries, state=log.state))
         return msgspec.structs.replace(reply, state=log.state, seq=log.state.seq)
 
     runner.answers[Create] = import_session

@@ -45,7 +45,7 @@ _START_ERRORS = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, Error
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF_TYPE = "application/pdf"
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class DroidLaunch(Launch):
@@ -291,7 +291,7 @@ class DroidLaunch(Launch):
     def _handle_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("background task of droid process %d failed: %s", self.pid, error)
+            _logger.warning("background task of droid process %d failed: %s", self.pid, error)
 
     # -- the lock
 

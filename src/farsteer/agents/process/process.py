@@ -27,7 +27,7 @@ _CLOSED_STDOUT_GRACE = 2.0
 _DRAIN_BYTES = 1024 * 1024
 """How much is read after the exit: more than a pipe holds, bounded because a descendant could write forever."""
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ProcessExit(NamedTuple):
@@ -129,7 +129,7 @@ class AgentProcess:
             if await self._exits_within(grace):
                 break
         else:
-            _log.error("agent process %d is still running %g s after SIGKILL", self.pid, grace)
+            _logger.error("agent process %d is still running %g s after SIGKILL", self.pid, grace)
             self._kill_descendants()
 
     def kill(self, reason: str) -> None:
@@ -156,8 +156,8 @@ class AgentProcess:
             if not await self._exits_within(_CLOSED_STDOUT_GRACE):
                 posix.signal_group(self.pid, posix.SIGKILL)
                 await asyncio.shield(self._code)
-        except Exception:  # noqa: BLE001
-            _log.exception("agent process %d is killed: its output could not be handled", self.pid)
+        except Exception:
+            _logger.exception("agent process %d is killed: its output could not be handled", self.pid)
         finally:
             self._release()
         await self._on_exit(ProcessExit(self._code.result(), self.stderr, self._asked))

@@ -52,7 +52,7 @@ _HOME_LOCK_SECONDS = 5.0
 _HOME_LOCK_RETRY_SECONDS = 0.1
 _FLUSH_SECONDS = 5.0
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def acp_command(argv: Sequence[str]) -> int:
@@ -135,7 +135,7 @@ async def _serve(arguments: argparse.Namespace) -> int:
             serving.cancel()
         await serving
     except asyncio.CancelledError:
-        _log.info("stopped before the editor closed the connection")
+        _logger.info("stopped before the editor closed the connection")
     finally:
         write_error.cancel()
     await writer.flush(_FLUSH_SECONDS)

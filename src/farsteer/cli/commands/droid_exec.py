@@ -32,14 +32,14 @@ EXAMPLES = f"""\
   farsteer exec --input-format {DROID_FORMAT} --output-format {DROID_FORMAT} --cwd . --agent demo
 """
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def droid_exec_command(argv: Sequence[str]) -> int:
     arguments, ignored = _parser().parse_known_args(argv)
     log_to_stderr(logging.WARNING)
     if ignored:
-        _log.warning("ignored options: %s", " ".join(ignored))
+        _logger.warning("ignored options: %s", " ".join(ignored))
     if not arguments.input_format == arguments.output_format == DROID_FORMAT:
         raise BadRequest(f"--input-format and --output-format must both be {DROID_FORMAT}")
     return context.run(_serve(arguments))

@@ -18,7 +18,7 @@ from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import MemoryTransport, memory_pair
 from farsteer.runner.runner import Runner
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
 
@@ -108,8 +108,8 @@ class MemoryLink:
     async def _serve(self, transport: MemoryTransport[ToRunner, ToHub]) -> None:
         try:
             await self._hub.link.serve(transport, DEFAULT_NAMESPACE)
-        except Exception:  # noqa: BLE001
+        except Exception:
             # The runner sees a closed link and reconnects, as it does over a network.
-            _log.exception("the in-process link failed")
+            _logger.exception("the in-process link failed")
         finally:
             await transport.close()

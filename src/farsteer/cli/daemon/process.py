@@ -14,7 +14,7 @@ from typing import Any
 
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 20.0
 
@@ -77,8 +77,8 @@ class StopSignal:
             await cancel_tasks(received)
         ended = done - {received}
         for task in ended:
-            _log.critical("background task exited unexpectedly: %s", task, exc_info=task.exception())
-        _log.info("stopping")
+            _logger.critical("background task exited unexpectedly: %s", task, exc_info=task.exception())
+        _logger.info("stopping")
         timeout = asyncio.get_running_loop().call_later(SHUTDOWN_SECONDS, _exit_now)
         await resources.aclose()
         timeout.cancel()
@@ -87,6 +87,6 @@ class StopSignal:
 
 def _exit_now() -> None:
     """End the process without further cleanup. Stored data is safe: it survives a kill at any moment."""
-    _log.critical("shutdown took longer than %.0f s; exiting now", SHUTDOWN_SECONDS)
+    _logger.critical("shutdown took longer than %.0f s; exiting now", SHUTDOWN_SECONDS)
     logging.shutdown()
     os._exit(FAILURE)

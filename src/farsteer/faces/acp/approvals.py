@@ -16,7 +16,7 @@ from farsteer.jsonrpc.errors import REQUEST_CANCELLED, PeerDisconnected, RpcErro
 from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _REQUEST_PERMISSION = "session/request_permission"
 _CREATE_ELICITATION = "elicitation/create"
@@ -81,7 +81,7 @@ class ApprovalPrompter:
                 with suppress(AlreadyAnswered, NotFound):
                     await self._hub.answer(self._session_id, approval.id, decision)
         except FarsteerError as error:
-            _log.warning("could not send the answer to approval %s: %s", approval.id, error.message)
+            _logger.warning("could not send the answer to approval %s: %s", approval.id, error.message)
         finally:
             if self._open.get(approval.id) is asyncio.current_task():
                 del self._open[approval.id]
@@ -94,7 +94,7 @@ class ApprovalPrompter:
                 except PeerDisconnected:
                     raise
                 except RpcError as error:
-                    _log.warning("the client could not show a form: %s", error.message)
+                    _logger.warning("the client could not show a form: %s", error.message)
             return await self._decide_by_options(approval)
         except RpcError as error:
             # A client that disconnected or cancelled the request has not decided anything.

@@ -24,7 +24,7 @@ from farsteer.faces.acp.updates import Update, UpdateTranslator, commands_update
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, RpcError
 from farsteer.jsonrpc.peer import Peer
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _UPDATE_PREFIX = b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%b,"update":'
 
@@ -153,10 +153,10 @@ class AttachedSession:
                 await self._peer.drain()
         except FarsteerError as error:
             reason = error.message
-        except Exception as error:  # noqa: BLE001
-            _log.exception("following session %s failed", self.session_id)
+        except Exception as error:
+            _logger.exception("following session %s failed", self.session_id)
             reason = type(error).__name__
-        _log.info("session %s is no longer followed: %s", self.session_id, reason)
+        _logger.info("session %s is no longer followed: %s", self.session_id, reason)
         self._prompts.fail(RpcError(INTERNAL_ERROR, f"the session is no longer followed: {reason}"))
 
     async def _send_initial_updates(self) -> None:

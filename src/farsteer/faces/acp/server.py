@@ -67,7 +67,7 @@ async def serve(transport: Transport, options: AcpOptions, open_hub: OpenHub) ->
     hub_connection = HubConnection(open_hub)
     handler = InitializeHandler(transport, options, hub_connection)
     try:
-        await handler.peer.run()
+        await handler.peer.run(hub_connection.wait_until_opened)
     finally:
         await asyncio.shield(_close(handler, hub_connection))
 

@@ -18,7 +18,7 @@ from farsteer.faces.droid.protocol import Dialect, LineEncoder, Message, Respons
 from farsteer.faces.droid.transcript import Transcript
 from farsteer.jsonrpc.stdio import StdoutWriter
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _INTERRUPT_TIMEOUT = 8.0
 """Longer than the runner takes to end an agent that ignores an interrupt."""
@@ -111,7 +111,7 @@ class AttachedSession:
         """Handle the client's answer to an approval request. A late one is ignored."""
         request = self.notifications.open_requests.get(response.id or "")
         if request is None:
-            _log.info("ignored a response to no open request: %s", response.id)
+            _logger.info("ignored a response to no open request: %s", response.id)
             return
         if response.error is not None:
             decision: Approve | Deny | None = Deny(
@@ -120,7 +120,7 @@ class AttachedSession:
         else:
             decision = decide(request, response.result)
         if decision is None:
-            _log.warning(
+            _logger.warning(
                 "ignored a malformed answer to %s: answers must be objects with index and answer", response.id
             )
             return
@@ -132,13 +132,13 @@ class AttachedSession:
         try:
             await self._hub.answer(self.id, approval_id, decision)
         except (AlreadyAnswered, NotFound) as error:
-            _log.info("approval %s was already resolved: %s", approval_id, error.message)
+            _logger.info("approval %s was already resolved: %s", approval_id, error.message)
         except BadRequest as error:
-            _log.warning("the answer to approval %s is invalid: %s", approval_id, error.message)
+            _logger.warning("the answer to approval %s is invalid: %s", approval_id, error.message)
             with suppress(AlreadyAnswered, NotFound, Conflict):
                 await self._hub.answer(self.id, approval_id, Deny(message=error.message))
         except FarsteerError as error:
-            _log.error("the answer to approval %s could not be delivered: %s", approval_id, error.message)
+            _logger.error("the answer to approval %s could not be delivered: %s", approval_id, error.message)
 
     # -- the end of turns
 
@@ -182,7 +182,7 @@ class AttachedSession:
                 if not await self._handle_event(event):
                     return
         except FarsteerError as error:
-            _log.error("cannot follow session %s any longer: %s", self.id, error.message)
+            _logger.error("cannot follow session %s any longer: %s", self.id, error.message)
             await self.send([report_error(error.message, error.code.value)])
         finally:
             self.notifications.unfinished_items.clear()

@@ -24,7 +24,7 @@ from farsteer.jsonrpc.errors import (
 )
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT = 30.0
 """How long running turns may go on after the client's last line."""
@@ -93,7 +93,7 @@ class Server:
             case protocol.Response():
                 await self._methods.handle_response(decoded)
             case protocol.ClientNotification():
-                _log.info("ignored a notification from the client: %s", decoded.method)
+                _logger.info("ignored a notification from the client: %s", decoded.method)
             case protocol.InvalidLine():
                 await self._writer.error(None, PARSE_ERROR, decoded.message)
 
@@ -114,8 +114,8 @@ class Server:
             await self._writer.error(request.id, INTERNAL_ERROR, droid.NO_ACTIVE_SESSION)
         except FarsteerError as error:
             await self._report_failure(request, error)
-        except Exception as error:  # noqa: BLE001
-            _log.exception("%s failed", request.method)
+        except Exception as error:
+            _logger.exception("%s failed", request.method)
             await self._writer.error(request.id, INTERNAL_ERROR, f"Internal error: {type(error).__name__}")
 
     async def _report_failure(self, request: protocol.Request, error: FarsteerError) -> None:
@@ -131,5 +131,5 @@ class Server:
         if self._options.dialect.errors_have_id:
             await self._writer.error(request.id, code, reason)
         else:
-            _log.warning("request %s: %s", request.id, reason)
+            _logger.warning("request %s: %s", request.id, reason)
             await self._writer.error(None, INVALID_REQUEST, protocol.INVALID_REQUEST_FORMAT)

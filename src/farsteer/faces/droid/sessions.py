@@ -25,7 +25,7 @@ from farsteer.faces.droid.params import InitializeParams, ModelInfo, RewindParam
 from farsteer.faces.droid.protocol import DEFAULT_DIALECT, Dialect
 from farsteer.faces.hub_connection import HubConnection
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 SOURCE = "droid-rpc"
 """`source` of the sessions created here; a name that the client chose follows after a colon."""
@@ -147,7 +147,7 @@ class SessionFinder:
         try:
             await self.hub.stop(session_id)
         except FarsteerError as error:
-            _log.warning("cannot stop session %s, its agent may still run: %s", session_id, error.message)
+            _logger.warning("cannot stop session %s, its agent may still run: %s", session_id, error.message)
 
     async def close(self) -> None:
         """Release the sessions that were created and never entered."""

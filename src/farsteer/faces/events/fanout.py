@@ -15,7 +15,7 @@ from farsteer.faces.events.options import EventFilter
 from farsteer.faces.events.subscriber import Subscriber
 from farsteer.hub.feed import Feed, SyncEvent
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Group = dict[Subscriber, None]
 """The subscribers with one filter, in the order they came."""
@@ -81,7 +81,7 @@ class Fanout:
                         subscriber.deliver(batch)
                     except Exception:
                         # One client must not keep events from the others. It can resume from its cursor.
-                        logger.exception("cannot write to a client")
+                        _logger.exception("cannot write to a client")
                         subscriber.abort()
 
 

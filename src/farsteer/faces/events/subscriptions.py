@@ -16,7 +16,7 @@ from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
 from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.feed import cursor_text, parse_cursor
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Resume = Literal["ok", "gap", "none"]
 
@@ -151,7 +151,7 @@ class Subscription:
         except FarsteerError as error:
             self._on_end(error)
         except Exception:
-            logger.exception("cannot read events for a client that catches up")
+            _logger.exception("cannot read events for a client that catches up")
             self._on_end(Unavailable("the events could not be read; connect again"))
 
     def renew(self, caller: Caller) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, Approve, Deny
-from farsteer.core.approvals import Answer, Outcome
 from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Scope
 
@@ -12,39 +11,18 @@ async def list_approvals(call: EndpointCall[None, None]) -> ApprovalsResponse:
     return await call.hub.approvals.inbox(call.caller)
 
 
-async def approve(call: EndpointCall[Approve, None]) -> ApprovalAnswered:
-    body = call.body
-    return await _answer(
-        call,
-        Answer(
-            outcome=Outcome(body.decision or Outcome.APPROVED),
-            option_id=body.option_id,
-            answers=body.answers,
-            mode=body.mode,
-            allow_tools=tuple(body.allow_tools),
-            message=body.message,
-            by=call.caller.name,
-        ),
+async def _answer(call: EndpointCall[Approve, None] | EndpointCall[Deny, None]) -> ApprovalAnswered:
+    return await call.hub.approvals.answer(
+        call.caller, call.id("sessionId"), call.id("approvalId"), call.body.answer(call.caller.name)
     )
+
+
+async def approve(call: EndpointCall[Approve, None]) -> ApprovalAnswered:
+    return await _answer(call)
 
 
 async def deny(call: EndpointCall[Deny, None]) -> ApprovalAnswered:
-    body = call.body
-    return await _answer(
-        call,
-        Answer(
-            outcome=Outcome(body.decision or Outcome.DENIED),
-            option_id=body.option_id,
-            message=body.message,
-            by=call.caller.name,
-        ),
-    )
-
-
-async def _answer(
-    call: EndpointCall[Approve, None] | EndpointCall[Deny, None], answer: Answer
-) -> ApprovalAnswered:
-    return await call.hub.approvals.answer(call.caller, call.id("sessionId"), call.id("approvalId"), answer)
+    return await _answer(call)
 
 
 ENDPOINTS: tuple[AnyEndpoint, ...] = (

@@ -29,7 +29,7 @@ from farsteer.hub import Scope
 from farsteer.hub.services.exports import Export, ExportFormat
 from farsteer.server.responses import DEFAULT_HEADERS
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _EXPORT_MEDIA_TYPES: dict[ExportFormat, str] = {
     "jsonl": "application/x-ndjson",
@@ -97,7 +97,7 @@ class _Download(StreamingResponse):
         try:
             await super().stream_response(send)
         except FarsteerError as error:
-            logger.info("export failed midway: %s", error)
+            _logger.info("export failed midway: %s", error)
 
 
 async def export_session(call: EndpointCall[None, ExportQuery]) -> StreamingResponse:

@@ -34,7 +34,7 @@ from farsteer.hub import Caller, Hub
 from farsteer.server.auth import bearer_token, client_address
 from farsteer.server.responses import error_body, error_headers, error_response, make_response
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -86,7 +86,7 @@ class Resource:
         except Exception:
             # A defect of ours. The log has the traceback under the id that the client gets.
             error_id = new_id()
-            logger.exception("error %s in %s %s", error_id, request.method, endpoint.path)
+            _logger.exception("error %s in %s %s", error_id, request.method, endpoint.path)
             error = Internal(f"the hub failed; look for {error_id} in its log", id=error_id)
             return _error_response(error, make_error_body)
         return result if callable(result) else make_response(result, endpoint.status)

@@ -12,7 +12,7 @@ from farsteer.core.clock import Clock
 from farsteer.hub.store.base import Store, TokenRow
 from farsteer.hub.tasks import BackgroundTasks
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LAST_USED_MS = 60_000
 """The resolution of `last_used_at`, so that a busy token does not write to the store on every request."""
@@ -102,7 +102,7 @@ class TokenCache:
         """Remove expired tokens and schedule the next run for when the next one expires."""
         self.close()
         for row in [row for row in self._by_id.values() if self._is_expired(row)]:
-            logger.info("token %r has expired", row.label)
+            _logger.info("token %r has expired", row.label)
             self._drop(row)
             self._tasks.spawn(self._store.delete_token(row.id), "removal of an expired token")
         expiries = [row.expires_at for row in self._by_id.values() if row.expires_at is not None]

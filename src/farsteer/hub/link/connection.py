@@ -32,7 +32,7 @@ from farsteer.link.messages import (
 )
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _MAX_BATCHES = 256
 _MAX_BYTES = 32 * 1024 * 1024
@@ -118,7 +118,7 @@ class RunnerConnection:
 
     async def close(self, reason: str) -> None:
         """Fail the pending calls with MachineOffline and close the transport. Idempotent."""
-        logger.debug("machine %s: closing the link: %s", self._machine_id, reason)
+        _logger.debug("machine %s: closing the link: %s", self._machine_id, reason)
         self.ready = False
         for call in self._calls.values():
             if not call.result.done():
@@ -251,7 +251,7 @@ class RunnerConnection:
         self._complete_calls(session_id)
         if result.status is AppendStatus.DELETED and session_id not in self._deletes_sent:
             self._deletes_sent.add(session_id)
-            logger.info(
+            _logger.info(
                 "machine %s: deleting session %s, which was deleted on the hub", self._machine_id, session_id
             )
             await self._send(Call(id=next(self._call_ids), session=session_id, command=Delete()))

@@ -13,7 +13,7 @@ from farsteer.hub.store.base import ConnectedMachine, Store
 from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import Reply
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 CALL_SECONDS = 30.0
 CREATE_SECONDS = 120.0
@@ -78,7 +78,7 @@ class MachineLinks:
         try:
             await self.call(namespace, machine_id, session_id, Delete())
         except FarsteerError as error:
-            logger.info("session %s: the runner has not deleted it yet: %s", session_id, error.message)
+            _logger.info("session %s: the runner has not deleted it yet: %s", session_id, error.message)
 
     async def connect(
         self, link: MachineLink, namespace: str, machine: MachineInfo, sessions: dict[str, int]

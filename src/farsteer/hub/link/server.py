@@ -18,7 +18,7 @@ from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import PROTOCOL, Hello, Refused
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LinkServer:
@@ -72,7 +72,7 @@ class LinkServer:
     def _close_connections_of(self, token_id: str) -> None:
         for connection, opened_with in self._connections.items():
             if opened_with == token_id:
-                logger.info("closing a link because its token was revoked")
+                _logger.info("closing a link because its token was revoked")
                 connection.cancel()
 
     async def _serve(self, transport: RunnerTransport, namespace: str) -> None:
@@ -81,10 +81,10 @@ class LinkServer:
             if hello is not None:
                 await self._run_connection(transport, namespace, hello)
         except LinkClosed as closed:
-            logger.info("link closed: %s", closed)
+            _logger.info("link closed: %s", closed)
         except Exception:
             # The runner reconnects and sends again what was not acknowledged.
-            logger.exception("link failed")
+            _logger.exception("link failed")
         finally:
             await transport.close()
 
@@ -111,7 +111,7 @@ class LinkServer:
         try:
             connected = await self._links.connect(connection, namespace, machine, hello.sessions)
             await connection.send_welcome(connected)
-            logger.info("machine %s (%s) is connected", machine.id, machine.host)
+            _logger.info("machine %s (%s) is connected", machine.id, machine.host)
             await self._delivery.start_all(namespace, machine.id)
             await connection.run()
         except Forbidden as error:

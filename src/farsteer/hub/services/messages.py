@@ -32,7 +32,7 @@ from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import BackgroundTasks
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MAX_MESSAGES = 200
 
@@ -101,7 +101,7 @@ class MessageDelivery:
                 if error.code not in _RETRIED_ERRORS:
                     await self._store.fail_item(session_id, item.id, error.message)
                     continue
-                logger.info("session %s: a message was not delivered yet: %s", session_id, error.message)
+                _logger.info("session %s: a message was not delivered yet: %s", session_id, error.message)
                 # After a timeout the runner still has the call, so the next message may follow it.
                 if error.code is not ErrorCode.TIMEOUT:
                     return

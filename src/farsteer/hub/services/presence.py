@@ -18,7 +18,7 @@ from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import BackgroundTasks
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _WITHOUT_PROCESS = (SessionStatus.STOPPED, SessionStatus.FAILED)
 _PUBLISH_DELAY_SECONDS = 0.05
@@ -61,7 +61,7 @@ class Presence:
         try:
             await self._links.call(row.namespace, row.machine_id, row.id, Prewarm())
         except FarsteerError as error:
-            logger.debug("session %s was not prewarmed: %s", row.id, error.message)
+            _logger.debug("session %s was not prewarmed: %s", row.id, error.message)
         finally:
             self._prewarming.discard(row.id)
 

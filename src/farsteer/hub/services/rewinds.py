@@ -10,7 +10,7 @@ import msgspec
 from farsteer.core.api import RewindSession, SessionRewound
 from farsteer.core.commands import Rewind
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, MachineOffline, NotCapable
-from farsteer.core.events import Rewound, UserMessage
+from farsteer.core.events import Rewound, UserMessage, kind_of
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import SessionRow
@@ -79,7 +79,7 @@ class Rewinds:
 def _user_message(point: RewindPoint) -> UserMessage:
     message = point.entry.content
     if not isinstance(message, UserMessage):
-        kind = type(message).__struct_config__.tag
+        kind = kind_of(message)
         raise BadRequest(f"entry {point.entry.seq} is not a person's message, but of kind {kind}")
     return message
 

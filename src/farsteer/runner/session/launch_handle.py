@@ -16,7 +16,7 @@ from farsteer.runner.session.mailbox import LaunchFailed, LaunchStarted, LaunchS
 
 _MAX_HELD_OUTPUT = 1000
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class LaunchHandle:
@@ -100,8 +100,8 @@ class LaunchHandle:
             self._report_failure(AgentError("the start was cancelled"))
         except FarsteerError as error:
             self._report_failure(error)
-        except Exception as error:  # noqa: BLE001
-            _log.exception("session %s: the adapter failed to start the agent", plan.session_id)
+        except Exception as error:
+            _logger.exception("session %s: the adapter failed to start the agent", plan.session_id)
             self._report_failure(
                 AgentError(f"the agent did not start: {error}", code=ErrorCode.AGENT_START_FAILED)
             )
@@ -124,8 +124,8 @@ class LaunchHandle:
             async with asyncio.timeout(self._limits.stop):
                 await launch.stop(self._limits.stop_grace)
         except TimeoutError:
-            _log.error("session %s: the agent does not stop; killing its processes", self.plan.session_id)
+            _logger.error("session %s: the agent does not stop; killing its processes", self.plan.session_id)
             posix.kill_marked(self.plan.environment.get(LAUNCH_VARIABLE, "").__eq__)
-        except Exception:  # noqa: BLE001
-            _log.exception("session %s: stopping the agent failed", self.plan.session_id)
+        except Exception:
+            _logger.exception("session %s: stopping the agent failed", self.plan.session_id)
         self._mailbox.post(LaunchStopped(self.generation))

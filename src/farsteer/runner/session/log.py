@@ -13,11 +13,10 @@ import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.clock import now_ms
-from farsteer.core.events import Entry, SessionEvent, role_of
+from farsteer.core.events import SessionEvent, make_entry
 from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
 from farsteer.core.session import SessionState, apply
-from farsteer.core.wire import encode
-from farsteer.link.messages import EncodedEntry
+from farsteer.link.messages import EncodedEntry, encode_entry
 from farsteer.runner.journal import Journal, JournalBatch, Payloads
 from farsteer.runner.session.drafts import Draft, DraftDelta, Drafts
 
@@ -112,17 +111,9 @@ class SessionLog:
     def add(self, event: SessionEvent, *, local_id: str | None = None) -> None:
         """Append `event`. It is committed and published by the next `flush`."""
         seq = self.state.seq + 1
-        entry = Entry(
-            id=f"{self.state.id}:{seq}",
-            seq=seq,
-            role=role_of(event),
-            created_at=now_ms(),
-            content=event,
-            local_id=local_id,
-        )
+        entry = make_entry(self.state.id, seq, event, now_ms(), local_id)
         self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
-        kind = type(event).__struct_config__.tag
-        self._added.entries.append(EncodedEntry(seq, str(kind), msgspec.Raw(encode(entry))))
+        self._added.entries.append(encode_entry(entry))
         self._added.finished_drafts += self._drafts.finish(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._finished_items[event.item_id] = None

@@ -8,19 +8,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from farsteer.core import events as ev
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.events import Entry, SessionEvent, role_of
+from farsteer.core.events import SessionEvent, make_entry
 from farsteer.core.ids import new_id
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import Fork, SessionSpec, SessionState, apply
-from farsteer.core.wire import encode
 from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.store.base import AppendResult, CopyProgress, LogPage, Store
-from farsteer.link.messages import EncodedEntry
+from farsteer.link.messages import EncodedEntry, encode_entry
 
 NAMESPACE = "default"
 OTHER_NAMESPACE = "other"
@@ -43,19 +41,16 @@ class StoreFactory(Protocol):
 class LogBuilder:
     """A session's log as its runner writes it."""
 
-    def __init__(self, session_id: str, seq: int = 0) -> None:
+    def __init__(self, session_id: str, **state: Any) -> None:
+        """`state` are fields of SessionState that the log begins with."""
         self.session_id = session_id
-        self.state = SessionState(id=session_id, agent="demo", directory="/work", seq=seq)
+        self.state = SessionState(id=session_id, agent="demo", directory="/work", **state)
         self.entries: list[EncodedEntry] = []
 
     def add(self, event: SessionEvent) -> EncodedEntry:
         seq = self.state.seq + 1
-        entry = Entry(
-            id=f"{self.session_id}:{seq}", seq=seq, role=role_of(event), created_at=seq, content=event
-        )
         self.state = replace(apply(self.state, event), seq=seq)
-        kind = str(type(event).__struct_config__.tag)
-        self.entries.append(EncodedEntry(seq, kind, Raw(encode(entry))))
+        self.entries.append(encode_entry(make_entry(self.session_id, seq, event, seq)))
         return self.entries[-1]
 
     def add_messages(self, count: int) -> list[EncodedEntry]:

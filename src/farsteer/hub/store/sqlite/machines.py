@@ -16,7 +16,7 @@ from farsteer.hub.rules.session import ConnectedMachine, SessionPhase, compare_s
 from farsteer.hub.rules.view import encode_status_change
 from farsteer.hub.store.sqlite.transaction import Transaction
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SELECT = "SELECT id, active, active_at, created_at, info FROM machines"
 
@@ -105,7 +105,7 @@ def _publish_sessions(tx: Transaction, namespace: str, machine_id: str, *, reach
 
 def _log_differences(machine_id: str, reported: Mapping[str, int], connected: ConnectedMachine) -> None:
     if connected.unknown:
-        _log.warning(
+        _logger.warning(
             "machine %s has %d sessions that this hub never had; they are left alone",
             machine_id,
             len(connected.unknown),
@@ -113,7 +113,7 @@ def _log_differences(machine_id: str, reported: Mapping[str, int], connected: Co
     for id, stored in connected.stored_seqs.items():
         if reported[id] < stored:
             # A killed runner may not have journaled its last entries (docs/architecture.md).
-            _log.warning(
+            _logger.warning(
                 "session %s: its machine reports %d entries and the hub has %d; the runner was killed or restored",
                 id, reported[id], stored,
             )  # fmt: skip
