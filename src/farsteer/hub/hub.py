@@ -21,6 +21,7 @@ from farsteer.hub.services.presence import Presence
 from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
 from farsteer.hub.services.usage import UsageReports
+from farsteer.hub.settings import HubSettings, load_settings
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite.store import SqliteStore
 from farsteer.hub.tasks import BackgroundTasks
@@ -35,8 +36,9 @@ class Hub:
 
     def __init__(
         self, lock: HomeLock, store: Store, feed: Feed, tasks: BackgroundTasks, metrics: Metrics, tokens: Tokens,
-        idle_timeout: float,
+        settings: HubSettings, idle_timeout: float,
     ) -> None:  # fmt: skip
+        self.settings = settings
         self.store = store
         self.feed = feed
         self.metrics = metrics
@@ -67,7 +69,7 @@ class Hub:
         idle_timeout: float = IDLE_TIMEOUT_SECONDS,
         clock: Clock = now_ms,
     ) -> Hub:
-        """Lock `home`, open the store in it and load the tokens.
+        """Lock `home`, read its settings, open the store in it and load the tokens.
 
         Args:
             home: The data directory, created if missing.
@@ -79,6 +81,7 @@ class Hub:
         lock = HomeLock(prepare_home(home), "hub")
         feed, tasks, metrics = Feed(), BackgroundTasks(), Metrics()
         try:
+            settings = load_settings(home)
             store = await SqliteStore.open(home / DATABASE, feed, clock=clock)
         except BaseException:
             lock.release()
@@ -89,7 +92,7 @@ class Hub:
             await store.close()
             lock.release()
             raise
-        return cls(lock, store, feed, tasks, metrics, tokens, idle_timeout)
+        return cls(lock, store, feed, tasks, metrics, tokens, settings, idle_timeout)
 
     async def close(self) -> None:
         """Close the links, which fails the calls that wait for them, then the store. Idempotent."""

@@ -1,0 +1,57 @@
+"""The owner's settings of a hub: limits and trusted proxies, read from `hub.toml` in the home directory."""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from farsteer.core.errors import BadRequest
+
+_MIB = 1024 * 1024
+_Positive = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a namespace, or the hub as a whole, may hold. The section `[limits]` changes the defaults."""
+
+    sessions: _Positive = 10_000
+    """Sessions per namespace."""
+    machines: _Positive = 1_000
+    """Machines per namespace."""
+    sockets: _Positive = 1_000
+    """Open live connections per namespace: Socket.IO, server-sent events and editors."""
+    queued_messages: _Positive = 100
+    """Messages that wait in one session."""
+    queued_bytes: _Positive = 32 * _MIB
+    """Bytes of messages that wait in one session, attachments included."""
+    namespace_queued_bytes: _Positive = 256 * _MIB
+    """Bytes of messages that wait in one namespace, attachments included."""
+    buffered_bytes: _Positive = 256 * _MIB
+    """Bytes that wait for slow readers, over all connections of the hub."""
+    connections: _Positive = 1_000
+    """Connections of clients that have not authenticated, over all addresses."""
+    address_connections: _Positive = 250
+    """Connections of clients that have not authenticated, from one address."""
+
+
+class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contents of `hub.toml`. No client can change them."""
+
+    limits: Limits = Limits()
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies whose Forwarded and X-Forwarded-For headers are believed."""
+
+
+def load_settings(home: Path) -> HubSettings:
+    """Read `hub.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
+    path = home / "hub.toml"
+    try:
+        # Some editors write a byte order mark.
+        return msgspec.toml.decode(path.read_bytes().removeprefix(BOM_UTF8), type=HubSettings)
+    except FileNotFoundError:
+        return HubSettings()
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{path}: {error}") from error
