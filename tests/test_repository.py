@@ -69,7 +69,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, "audit"])
 def test_every_locked_requirement_is_pinned_and_hashed(lock: str) -> None:
     wrong = [
         words[0]
