@@ -6,7 +6,7 @@ import time
 import psutil
 
 from farsteer import __version__
-from tests.support.stack import Account, Stack
+from tests.support.stack import OWNER, Account, Stack
 
 
 async def test_health_needs_no_token(stack: Stack) -> None:
@@ -35,6 +35,23 @@ async def test_metrics_are_prometheus_text(stack: Stack, owner: Account) -> None
     assert found["process_resident_memory_bytes"] > 10_000_000
     assert found["process_cpu_seconds_total"] > 0
     assert found["process_start_time_seconds"] == psutil.Process().create_time()
+
+
+async def test_metrics_show_a_tenant_only_its_own(stack: Stack, owner: Account) -> None:
+    await stack.create(owner)
+    team = {"label": "team", "namespace": "team", "scopes": ["read", "admin"]}
+    viewer = {"label": "viewer", "scopes": ["read"]}
+    operator = {"label": "operator", "scopes": ["read", "admin"]}
+    shown: dict[str, set[str]] = {}
+    for token in (team, viewer, operator):
+        secret = (await owner.post_json("/api/tokens", token, 201))["secret"]
+        text = (await (await stack.sign_in(secret)).get("/metrics")).text
+        shown[str(token["label"])] = {line for line in text.splitlines() if not line.startswith("#")}
+    assert shown["team"] == {"farsteer_namespace_links 0", "farsteer_namespace_clients 0"}
+    assert shown["viewer"] == {"farsteer_namespace_links 1", "farsteer_namespace_clients 0"}
+    assert any(line.startswith("farsteer_sessions_created_total ") for line in shown["operator"])
+    as_tenant = await stack.sign_in(f"{OWNER}:team")
+    assert "process_" not in (await as_tenant.get("/metrics")).text
 
 
 async def test_tokens_are_created_listed_and_revoked(stack: Stack, owner: Account) -> None:

@@ -14,7 +14,7 @@ from farsteer import __version__
 from farsteer.core.api import Health
 from farsteer.core.wire import encode
 from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
-from farsteer.hub import Hub, Scope
+from farsteer.hub import Caller, Hub, Scope
 from farsteer.link.messages import PROTOCOL
 from farsteer.server.responses import make_response
 
@@ -28,11 +28,21 @@ async def health(call: EndpointCall[None, None]) -> Health:
 
 
 async def metrics(call: EndpointCall[None, None]) -> Response:
-    text = "".join(_metric_lines(call.hub))
+    lines = [*_namespace_metrics(call.hub, call.caller)]
+    if call.caller.manages_hub:
+        lines += _hub_metrics(call.hub)
+    text = "".join(lines)
     return make_response(text.encode(), headers={"content-type": _METRICS_TYPE})
 
 
-def _metric_lines(hub: Hub) -> Iterator[str]:
+def _namespace_metrics(hub: Hub, caller: Caller) -> Iterator[str]:
+    """What a tenant may know: the figures of its own namespace."""
+    yield from _metric("farsteer_namespace_links", "gauge", hub.links.count(caller.namespace))
+    yield from _metric("farsteer_namespace_clients", "gauge", hub.presence.count(caller.namespace))
+
+
+def _hub_metrics(hub: Hub) -> Iterator[str]:
+    """The figures of all namespaces together and of the process."""
     # Imported on the first scrape, to keep the start of the hub fast.
     import psutil
 
@@ -65,7 +75,9 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="GET", path="/metrics", handler=metrics, scope=Scope.READ, accepts_access_token=True,
         response=None, media_type="text/plain", errors=(429,),
         tag="System", summary="Get metrics in the Prometheus text format",
-        description="Accepts an access token as bearer token too, so that a scraper needs no JWT.",
+        description="Accepts an access token as bearer token too, so that a scraper needs no JWT. A tenant gets "
+        "the figures of its own namespace. Figures of the whole hub and of its process need a token of the namespace "
+        "`default` with the scope `admin`.",
     ),
 )  # fmt: skip
 

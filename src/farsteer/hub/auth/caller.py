@@ -7,6 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from farsteer.core.errors import Forbidden
+from farsteer.core.ids import DEFAULT_NAMESPACE
 
 
 class Scope(StrEnum):
@@ -43,6 +44,11 @@ class Caller(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The name other users see: the email the client gave, else the token's label."""
         return self.email or self.label
+
+    @property
+    def manages_hub(self) -> bool:
+        """Whether figures of the whole hub may be shown: to the default namespace, with the scope `admin`."""
+        return self.namespace == DEFAULT_NAMESPACE and Scope.ADMIN in self.scopes
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the caller has `scope`."""

@@ -54,6 +54,10 @@ class MachineLinks:
         link = self._links.get((namespace, machine_id))
         return link.id if link is not None and link.ready else None
 
+    def count(self, namespace: str) -> int:
+        """Return the number of machines of a namespace that are connected."""
+        return sum(owner == namespace for owner, _ in self._links)
+
     async def request(self, namespace: str, machine_id: str, session_id: str, command: Command) -> Reply:
         """Return the runner's reply, which may be an error. Raises MachineOffline or Unavailable (`timeout`)."""
         link = self._links.get((namespace, machine_id))

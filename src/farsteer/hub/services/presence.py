@@ -90,6 +90,10 @@ class Presence:
         caller.require(Scope.READ)
         return OnlineUsersResponse(users=self._users(caller.namespace))
 
+    def count(self, namespace: str) -> int:
+        """Return the number of open live connections of a namespace."""
+        return len(self._connections.get(namespace, {}))
+
     def close(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
