@@ -6,8 +6,8 @@ import os
 import sys
 
 from farsteer.cli.exit_codes import FAILURE, UNREACHABLE, USAGE_ERROR
-from farsteer.cli.terminal.text import clean
 from farsteer.core.errors import ErrorCode, FarsteerError
+from farsteer.core.text import clean_line
 
 HINTS = {
     ErrorCode.UNAVAILABLE: "start a hub with `farsteer up`, or choose another with --hub",
@@ -17,6 +17,8 @@ HINTS = {
     ErrorCode.AGENT_NOT_INSTALLED: "`farsteer agents` says how to install it",
     ErrorCode.NOT_FOUND: "`farsteer sessions` lists the sessions",
 }
+
+_MAX_MESSAGE = 2000
 
 
 def report_error(error: Exception) -> int:
@@ -28,11 +30,17 @@ def report_error(error: Exception) -> int:
     if not isinstance(error, FarsteerError):
         # The message of an OSError is complete by itself; others need the name of their class.
         message = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        print(f"farsteer: {clean(message)} (FARSTEER_DEBUG=1 prints the traceback)", file=sys.stderr)
+        print(
+            f"farsteer: {clean_line(message, _MAX_MESSAGE)} (FARSTEER_DEBUG=1 prints the traceback)",
+            file=sys.stderr,
+        )
         return FAILURE
     for step in error.details.get("logs", ()):
-        print(f"  {step.status:<7}{clean(step.step)}: {clean(step.message)}", file=sys.stderr)
-    print(f"farsteer: {clean(message_with_hint(error))}", file=sys.stderr)
+        print(
+            f"  {clean_line(step.status):<7}{clean_line(step.step)}: {clean_line(step.message)}",
+            file=sys.stderr,
+        )
+    print(f"farsteer: {clean_line(message_with_hint(error), _MAX_MESSAGE)}", file=sys.stderr)
     return exit_code(error)
 
 

@@ -318,3 +318,23 @@ def test_open_tools_are_limited() -> None:
     large = tool("large", content=(TextBlock(text="x" * 5_000_000),))
     text = transcript.render([Entry(id="l", seq=1, role=ev.Role.AGENT, created_at=AT, content=large)])
     assert "**Tool large**" in text
+
+
+async def test_an_export_shows_no_control_characters(
+    hub: Hub, runner: ScriptedRunner, session_id: str
+) -> None:
+    evil = "``\x1b`\n\x1b[2J\x9b31m\u202etxt.exe"
+    await runner.append(session_id, ev.AgentMessage(message_id="1", text=evil))
+    export = await hub.exports.export(ME, session_id, "jsonl")
+    text = await whole(export.chunks)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert json.loads(text.splitlines()[-1])["content"]["text"] == evil, "the value is unchanged"
+    export = await hub.exports.export(ME, session_id, "markdown")
+    text = await whole(export.chunks)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert "[2J31mtxt.exe" in text
+
+
+def test_removed_characters_close_no_fence() -> None:
+    assert code_block("``\x1b`").startswith("````\n")
+    assert fold("x", "<\u200b/details>").count("</details>") == 1

@@ -10,9 +10,10 @@ from shutil import get_terminal_size
 from farsteer.agents import registry
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.text import clean, facts_table, table
+from farsteer.cli.terminal.text import facts_table, table
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.wire import encode, to_builtins
+from farsteer.core.text import printable_json
+from farsteer.core.wire import to_builtins
 
 DESCRIPTION = """\
 List the agents of this machine and how to install the missing ones. With NAME,
@@ -46,7 +47,7 @@ async def _list_local(arguments: argparse.Namespace) -> int:
     agents = await registry.detect_all()
     if arguments.json:
         for info in agents:
-            print(encode(info).decode())
+            print(printable_json(info))
         return SUCCESS
     rows = [("AGENT", "VERSION", "")]
     for info in agents:
@@ -55,7 +56,7 @@ async def _list_local(arguments: argparse.Namespace) -> int:
             if info.available
             else f"{info.reason or 'not installed'}; install: {info.install or 'see its home page'}"
         )
-        rows.append((clean(info.name), clean(info.version or "-"), clean(note)))
+        rows.append((info.name, info.version or "-", note))
     print(table(rows, get_terminal_size().columns))
     return SUCCESS
 
@@ -67,11 +68,11 @@ async def _list_hub(arguments: argparse.Namespace) -> int:
     rows = [("AGENT", "MACHINE", "VERSION", "")]
     for agent in agents:
         if arguments.json:
-            print(encode(agent).decode())
+            print(printable_json(agent))
         for place in agent.machines:
             note = agent.title if place.available else place.reason or "not installed"
             machine = names.get(place.machine_id, place.machine_id[:8])
-            rows.append((clean(agent.name), clean(machine), clean(place.version or "-"), clean(note)))
+            rows.append((agent.name, machine, place.version or "-", note))
     if not arguments.json:
         print(table(rows, get_terminal_size().columns))
     return SUCCESS
@@ -81,7 +82,7 @@ async def _show(name: str, arguments: argparse.Namespace) -> int:
     adapter = registry.adapter(name)
     info = await adapter.detect()
     if arguments.json:
-        print(encode(info).decode())
+        print(printable_json(info))
         return SUCCESS
     print(_describe(info))
     text = _help_text(type(adapter).__module__)

@@ -19,9 +19,10 @@ from farsteer import __version__
 from farsteer.agents import registry
 from farsteer.cli import context
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
-from farsteer.cli.terminal.text import Style, StyledText, clean, print_styled
+from farsteer.cli.terminal.text import Style, StyledText, print_styled
 from farsteer.client.config import find_url, running_hub, token_file
 from farsteer.core.errors import FarsteerError, Unavailable
+from farsteer.core.text import clean_line
 
 DESCRIPTION = """\
 Check everything Farsteer needs on this machine: Python, the home directory, the
@@ -74,9 +75,9 @@ async def _print_checks(arguments: argparse.Namespace) -> int:
     code = SUCCESS
     async for check in run_checks(home, arguments.hub, arguments.port):
         grade = StyledText(f"{check.grade.value:<5}", _STYLES[check.grade])
-        print_styled(sys.stdout, grade, StyledText(f" {check.finding}"))
+        print_styled(sys.stdout, grade, StyledText(f" {clean_line(check.finding)}"))
         if check.advice:
-            print(f"      → {check.advice}")
+            print(f"      → {clean_line(check.advice)}")
         if check.grade is Grade.FAIL:
             code = FAILURE
     return code
@@ -157,7 +158,7 @@ async def check_git() -> Check:
         "git", "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
-    return Check(Grade.OK, clean(output.decode(errors="replace").strip()))
+    return Check(Grade.OK, output.decode(errors="replace").strip())
 
 
 async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Check]:
@@ -181,16 +182,14 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
             machines = await client.machines()
     except Unavailable as error:
         yield Check(
-            Grade.FAIL, f"hub: {clean(error.message)}", "start it with `farsteer up`, or correct the address"
+            Grade.FAIL, f"hub: {error.message}", "start it with `farsteer up`, or correct the address"
         )
         return
     except FarsteerError as error:
-        yield Check(
-            Grade.FAIL, f"hub at {url}: {clean(error.message)}", "check the address and the access token"
-        )
+        yield Check(Grade.FAIL, f"hub at {url}: {error.message}", "check the address and the access token")
         return
     active = [machine for machine in machines if machine.active]
-    names = ", ".join(clean(machine.name or machine.host) for machine in active)
+    names = ", ".join(machine.name or machine.host for machine in active)
     if active:
         yield Check(Grade.OK, f"{len(active)} of {len(machines)} machines connected: {names}")
     else:
@@ -216,13 +215,13 @@ async def check_agents() -> AsyncIterator[Check]:
         try:
             info = await registry.adapter(name).detect()
         except FarsteerError as error:
-            yield Check(Grade.WARN, f"agent {name}: {clean(error.message)}")
+            yield Check(Grade.WARN, f"agent {name}: {error.message}")
             continue
         if info.available:
-            yield Check(Grade.OK, f"agent {clean(info.name)} {clean(info.version or '')}".rstrip())
+            yield Check(Grade.OK, f"agent {info.name} {info.version or ''}".rstrip())
         else:
             yield Check(
                 Grade.NOTE,
-                f"agent {clean(info.name)}: {clean(info.reason or 'not installed')}",
-                clean(info.install or ""),
+                f"agent {info.name}: {info.reason or 'not installed'}",
+                info.install or "",
             )

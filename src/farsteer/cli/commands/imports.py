@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.text import ago, clean, one_line, table
+from farsteer.cli.terminal.text import ago, one_line, table
 from farsteer.client.config import absolute_path
 from farsteer.client.machines import choose_machine
 from farsteer.core.errors import BadRequest, NotFound
 from farsteer.core.session import StoredConversation
-from farsteer.core.wire import encode
+from farsteer.core.text import printable_json
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
@@ -92,7 +92,7 @@ def _find_conversation(conversations: list[StoredConversation], given: str) -> S
 def _print_list(conversations: list[StoredConversation], arguments: argparse.Namespace) -> None:
     if arguments.json:
         for conversation in conversations:
-            print(encode(conversation).decode())
+            print(printable_json(conversation))
         return
     if not conversations:
         print(f"{arguments.agent} has stored no conversations there", file=sys.stderr)
@@ -103,10 +103,10 @@ def _print_list(conversations: list[StoredConversation], arguments: argparse.Nam
 
 def _row(conversation: StoredConversation) -> tuple[str, ...]:
     return (
-        clean(conversation.native_id)[:13],
+        conversation.native_id[:13],
         ago(conversation.updated_at),
         "" if conversation.messages is None else str(conversation.messages),
         (conversation.session_id or "")[:8],
         one_line(conversation.directory, 40),
-        clean(conversation.title or ""),
+        conversation.title or "",
     )

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.text import ago, clean, facts_table, one_line, table
+from farsteer.cli.terminal.text import ago, facts_table, one_line, table
 from farsteer.core.api import SessionRewound, SessionView
 from farsteer.core.errors import BadRequest
 from farsteer.core.events import FileRestore, SessionStatus, UserMessage
-from farsteer.core.wire import encode
+from farsteer.core.text import clean, clean_line, printable_json
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
@@ -118,7 +118,7 @@ async def _print_list(client: AsyncClient, arguments: argparse.Namespace) -> Non
         if arguments.limit is not None and len(rows) >= arguments.limit:
             break
         if arguments.json:
-            print(encode(session).decode())
+            print(printable_json(session))
         rows.append(_row(session))
     if arguments.json:
         return
@@ -134,10 +134,10 @@ def _row(session: SessionView) -> tuple[str, ...]:
     return (
         session.id[:8],
         f"{session.status.value}{approvals}",
-        clean(session.agent),
+        session.agent,
         ago(session.updated_at),
         one_line(session.directory, 40),
-        clean(session.title or ""),
+        session.title or "",
     )
 
 
@@ -165,14 +165,14 @@ async def _change_with_value(client: AsyncClient, arguments: argparse.Namespace)
 async def _rewind(client: AsyncClient, session: SessionView, seq: int, *, restore_files: bool) -> None:
     """Rewind, print the removed message to stdout, so that it can be edited and sent again, and a summary to stderr."""
     rewound = await client.rewind(session.id, seq, restore_files=restore_files)
-    print(rewound.text)
+    print(clean(rewound.text))
     for line in _rewind_summary(rewound):
         print(line, file=sys.stderr)
 
 
 def _rewind_summary(rewound: SessionRewound) -> list[str]:
     files = rewound.files
-    reason = f": {clean(files.reason)}" if files.reason else ""
+    reason = f": {clean_line(files.reason)}" if files.reason else ""
     lines = [f"files: {files.status.value}{reason}"] if files.status is not FileRestore.SKIPPED else []
     lines += [f"  restored {one_line(path, 200)}" for path in files.restored]
     lines += [f"  not restored {one_line(path, 200)}" for path in files.skipped]
@@ -184,12 +184,12 @@ def _rewind_summary(rewound: SessionRewound) -> list[str]:
 async def _show_or_change(client: AsyncClient, session: SessionView, arguments: argparse.Namespace) -> None:
     match arguments.action:
         case "show":
-            print(encode(session).decode() if arguments.json else _describe(session))
+            print(printable_json(session) if arguments.json else _describe(session))
         case "log":
             async for entry in client.messages(session.id):
                 if isinstance(entry.content, UserMessage):
                     text = _log_line(entry.seq, entry.content)
-                    print(encode(entry).decode() if arguments.json else text)
+                    print(printable_json(entry) if arguments.json else text)
         case "export":
             async for chunk in client.export(session.id, form=arguments.format):
                 sys.stdout.buffer.write(chunk)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.text import ago, clean, table
+from farsteer.cli.terminal.text import ago, table
 from farsteer.client.config import token_file
 from farsteer.core.api import TokenView
 from farsteer.core.errors import BadRequest, NotFound
+from farsteer.core.text import clean_line
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
@@ -115,12 +116,12 @@ async def _print_list(client: AsyncClient) -> None:
 def _row(token: TokenView) -> tuple[str, ...]:
     return (
         token.id[:8],
-        clean(token.namespace),
+        token.namespace,
         ago(token.created_at),
         ago(token.last_used_at) if token.last_used_at else "never",
         _format_date(token.expires_at) if token.expires_at else "never",
         ",".join(token.scopes),
-        clean(token.label),
+        token.label,
     )
 
 
@@ -131,7 +132,7 @@ async def _revoke(client: AsyncClient, given: str) -> None:
             f"{len(found) or 'no'} token ids start with {given!r}: `farsteer token list` lists them"
         )
     await client.revoke_token(found[0].id)
-    print(f"revoked {clean(found[0].label)!r}", file=sys.stderr)
+    print(f"revoked {clean_line(found[0].label)!r}", file=sys.stderr)
 
 
 def _format_date(milliseconds: int) -> str:

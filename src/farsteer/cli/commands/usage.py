@@ -10,9 +10,9 @@ from typing import get_args
 
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.text import clean, table
+from farsteer.cli.terminal.text import table
 from farsteer.core.api import UsageGroup, UsageGrouping, UsageResponse, UsageTotal
-from farsteer.core.wire import encode
+from farsteer.core.text import printable_json
 
 DESCRIPTION = """\
 Show the tokens and the cost that the agents have reported. Turns that were
@@ -53,7 +53,7 @@ async def _print_usage(arguments: argparse.Namespace) -> int:
             since=arguments.since, until=arguments.until, group_by=arguments.by, session_id=session_id
         )
     if arguments.json:
-        print(encode(usage).decode())
+        print(printable_json(usage))
     elif usage.groups:
         print(_table(usage, arguments.by))
     else:
@@ -72,7 +72,7 @@ def _table(usage: UsageResponse, by: str) -> str:
 def _group_name(key: str | None, by: str) -> str:
     if key is None:
         return "(deleted)" if by in ("session", "turn") else "(unnamed)"
-    return clean(key)[:8] if by in ("session", "machine", "turn") else clean(key)
+    return key[:8] if by in ("session", "machine", "turn") else key
 
 
 def _row(name: str, usage: UsageGroup | UsageTotal) -> tuple[str, ...]:

@@ -13,24 +13,38 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
+from farsteer.core.text import clean, clean_line
 
 _logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 20.0
 
+_MAX_RECORD = 2000
 _LIBRARIES = ("asyncio", "httpcore", "httpx", "uvicorn", "websockets", "engineio", "socketio")
+
+
+class SafeFormatter(logging.Formatter):
+    """Formats a record as one line, and a traceback as indented lines after it.
+
+    A record may quote what a client, a runner or an agent sent. Here is the one place that all records pass, so no
+    such text can forge a record or reach the terminal that shows the log with control characters.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        record.message = clean_line(record.message, _MAX_RECORD)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return clean(super().format(record)).replace("\n", "\n  ")
 
 
 def log_to_stderr(level: int = logging.INFO) -> None:
     """Write log records to stderr, because stdout is for results. `FARSTEER_DEBUG=1` sets the level to debug."""
     if os.environ.get("FARSTEER_DEBUG") == "1":
         level = logging.DEBUG
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        datefmt="%H:%M:%S",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
+    logging.basicConfig(level=level, handlers=[handler])
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(max(level, logging.WARNING))
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from farsteer.cli.terminal.text import clean
 from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import Approval, ApprovalKind, Question
+from farsteer.core.text import clean, clean_line
 from farsteer.core.wire import encode
 
 Decision = Approve | Deny
 
 _MAX_LINES = 30
+_MAX_TITLE = 10_000
+"""Longer than for other titles: the end of a command must not be hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class InvalidReply:
 
 def describe_approval(approval: Approval) -> list[str]:
     """Return what the agent asks, as lines of text."""
-    title = clean(approval.title)
+    title = clean_line(approval.title, _MAX_TITLE)
     match approval.kind:
         case ApprovalKind.PERMISSION:
             lines = [f"allow? {title}", *_argument_lines(approval)]
@@ -103,7 +105,7 @@ class ApprovalPrompt:
 
 
 def _question_text(question: Question) -> str:
-    choices = [f"  {number}) {clean(choice)}" for number, choice in enumerate(question.choices, 1)]
+    choices = [f"  {number}) {clean_line(choice)}" for number, choice in enumerate(question.choices, 1)]
     if not choices:
         answer = "your answer"
     else:
@@ -129,6 +131,6 @@ def _parse_choices(question: Question, line: str) -> list[str] | InvalidReply:
             return [line]
         else:
             return InvalidReply(
-                f"{clean(part)!r} is not a choice; type a number from 1 to {len(question.choices)}"
+                f"{clean_line(part)!r} is not a choice; type a number from 1 to {len(question.choices)}"
             )
     return list(dict.fromkeys(chosen))

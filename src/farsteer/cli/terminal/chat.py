@@ -19,12 +19,13 @@ from farsteer.cli.terminal.keyboard import raw_keys
 from farsteer.cli.terminal.line_editor import Ended, Interrupted, LineEditor, Submitted
 from farsteer.cli.terminal.log_view import StreamedLines, entry_lines, session_header
 from farsteer.cli.terminal.screen import Screen
-from farsteer.cli.terminal.text import Style, StyledText, clean, one_line
+from farsteer.cli.terminal.text import Style, StyledText, one_line
 from farsteer.client.live_events import StreamedText
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.errors import AlreadyAnswered, FarsteerError
 from farsteer.core.events import Delta, DeltaKind, Entry
+from farsteer.core.text import clean_line
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
@@ -186,7 +187,7 @@ class Chat:
             except AlreadyAnswered as error:
                 self._show_note(error.message)
             except FarsteerError as error:
-                self._screen.append([StyledText(f"! {clean(message_with_hint(error))}", Style.BAD)])
+                self._screen.append([StyledText(f"! {clean_line(message_with_hint(error))}", Style.BAD)])
             self._update_footer()
 
     async def _submit(self, text: str, approval_id: str | None) -> None:
@@ -206,14 +207,14 @@ class Chat:
             await self._client.answer(self._session.id, approval_id, decision)
 
     def _show_note(self, *parts: str) -> None:
-        self._screen.append([StyledText(f"· {'; '.join(clean(part) for part in parts)}", Style.DIM)])
+        self._screen.append([StyledText(f"· {'; '.join(clean_line(part) for part in parts)}", Style.DIM)])
 
     # -- the lines below the log
 
     def _update_footer(self) -> None:
         self._screen.prompt = self._prompt_lines()
         self._screen.status = " · ".join(
-            [self._state_text(), clean(self._session.agent), *self._modes, "Ctrl-D detaches"]
+            [self._state_text(), clean_line(self._session.agent), *self._modes, "Ctrl-D detaches"]
         )
         self._screen.refresh()
 
@@ -238,4 +239,4 @@ class Chat:
 
 
 def _mode_texts(*values: str | None) -> list[str]:
-    return [clean(str(value)) for value in values if value]
+    return [clean_line(str(value)) for value in values if value]

@@ -17,7 +17,7 @@ from farsteer.cli.exit_codes import APPROVAL_DENIED, FAILURE, INTERRUPTED, SUCCE
 from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, Decision, InvalidReply, describe_approval
 from farsteer.cli.terminal.keyboard import read_line
 from farsteer.cli.terminal.log_view import entry_lines
-from farsteer.cli.terminal.text import Style, StyledText, clean, print_styled
+from farsteer.cli.terminal.text import Style, StyledText, print_styled
 from farsteer.client.config import absolute_path
 from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
@@ -29,7 +29,8 @@ from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import Entry, TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.session import Usage
-from farsteer.core.wire import WireStruct, encode
+from farsteer.core.text import clean, clean_line, printable_json
+from farsteer.core.wire import WireStruct
 
 _REORDER_SECONDS = 0.1
 _PROGRESS_EVENTS = (ev.ToolCall, ev.ToolCallUpdate, ev.Plan, ev.Notice, ev.ApprovalResolved)
@@ -99,7 +100,7 @@ class InterruptHandler:
         try:
             await abort()
         except FarsteerError as error:
-            print(f"farsteer: cannot interrupt the turn: {clean(error.message)}", file=sys.stderr)
+            print(f"farsteer: cannot interrupt the turn: {clean_line(error.message)}", file=sys.stderr)
 
 
 class Execution:
@@ -154,7 +155,7 @@ class Execution:
             return (await find_session(self._hub, given.session)).id
         machine = choose_machine(await self._hub.machines(), given.machine)
         if given.cwd is None and machine.host != socket.gethostname():
-            name = clean(machine.name or machine.host)
+            name = clean_line(machine.name or machine.host)
             raise BadRequest(f"the session would run on {name}: pass --cwd DIR, a directory of that machine")
         request = CreateSession(
             machine_id=machine.id,
@@ -174,7 +175,7 @@ class Execution:
         entry = update.entry
         if self._json:
             if entry is not None:
-                self._print(encode(EntryLine(session_id=session_id, message=entry)).decode() + "\n")
+                self._print(printable_json(EntryLine(session_id=session_id, message=entry)) + "\n")
             return
         if update.text:
             self._print_message(clean(update.text) if sys.stdout.isatty() else update.text)
@@ -268,14 +269,14 @@ class Execution:
             await self._print_result(result)
         self._finish_line()
         if result.reason not in (TurnEndReason.END_TURN, TurnEndReason.CANCELLED):
-            error = clean(result.error or "no reason given")
+            error = clean_line(result.error or "no reason given")
             self._print_status(StyledText(f"farsteer: the turn ended as {result.reason.value}: {error}"))
         if self._external_hub and not self._arguments.session:
             # The session stays at the hub, but its agent process was only started for this turn.
             try:
                 await self._hub.stop(result.session_id)
             except FarsteerError as error:
-                message = clean(error.message)
+                message = clean_line(error.message)
                 self._print_status(StyledText(f"farsteer: the agent could not be stopped: {message}"))
         if self._progress:
             self._print_status(StyledText(f"session {result.session_id}", Style.DIM))
@@ -291,7 +292,7 @@ class Execution:
             denied=self._denied,
             usage=session.usage,
         )
-        self._print(encode(line).decode() + "\n")
+        self._print(printable_json(line) + "\n")
 
     def _exit_code(self, result: TurnResult) -> int:
         match result.reason:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from farsteer.cli.terminal.approval_prompt import describe_approval
-from farsteer.cli.terminal.text import Style, StyledText, clean, one_line
+from farsteer.cli.terminal.text import Style, StyledText, one_line
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Outcome
 from farsteer.core.events import Entry, ToolStatus, TurnEndReason
 from farsteer.core.queue import ItemState
+from farsteer.core.text import clean, clean_line
 
 _MAX_OUTPUT_LINES = 8
 _MAX_DIFF_LINES = 2000
@@ -20,7 +21,7 @@ _WIDTH = 160
 def session_header(session: SessionView) -> str:
     """Return one line that says which session this is."""
     title = f" {one_line(session.title, 60)!r}" if session.title else ""
-    place = f"{clean(session.agent)} in {clean(session.directory)}"
+    place = f"{clean_line(session.agent)} in {clean_line(session.directory)}"
     return f"session {session.id[:8]}{title}: {place}, {session.status.value}"
 
 
@@ -91,7 +92,9 @@ def _status_lines(content: ev.SessionEvent) -> list[StyledText]:
             return [_line(f"! {content.status.value}: {one_line(content.error, _WIDTH)}", Style.BAD)]
         case ev.ModeUpdate():
             values = [content.permission_mode, content.model, content.effort]
-            return [_line(f"· now {', '.join(clean(str(value)) for value in values if value)}", Style.DIM)]
+            return [
+                _line(f"· now {', '.join(clean_line(str(value)) for value in values if value)}", Style.DIM)
+            ]
         case ev.Rewound():
             by = f" by {one_line(content.by, 60)}" if content.by else ""
             status = content.files.status
@@ -155,7 +158,7 @@ def _diff_lines(block: ev.DiffBlock) -> list[StyledText]:
     import difflib
 
     old, new = (block.old_text or "").splitlines(), block.new_text.splitlines()
-    path = _line(f"  {clean(block.path)}", Style.TOOL)
+    path = _line(f"  {clean_line(block.path)}", Style.TOOL)
     if len(old) + len(new) > _MAX_DIFF_LINES:
         return [path, _line(f"  {len(old)} lines before, {len(new)} now", Style.DIM)]
     diff = [line for line in difflib.unified_diff(old, new, lineterm="", n=0) if not line.startswith("@@")]

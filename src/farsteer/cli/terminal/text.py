@@ -1,13 +1,8 @@
-"""Text for a terminal: cleaning, columns and tables, and colours.
-
-Text that agents write is not trusted. It goes through `clean` or `one_line`, so that it cannot move the cursor, set
-the window title or hide what it says.
-"""
+"""Text for a terminal: columns and tables, and colours. Tables and `one_line` clean what they are given."""
 
 from __future__ import annotations
 
 import os
-import re
 import textwrap
 import time
 import unicodedata
@@ -16,18 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TextIO
 
-# C0 except tab and line feed, DEL, C1, and the characters that change the writing direction.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+from farsteer.core.text import clean_line
 
-
-def clean(text: str) -> str:
-    """Return `text` without control characters; lone surrogates, which cannot be encoded, become `?`."""
-    return _CONTROL.sub("", text.replace("\r\n", "\n")).encode(errors="replace").decode()
+_MAX_FACT = 10_000
+"""How many characters of a value `facts_table` shows."""
 
 
 def one_line(text: str, width: int) -> str:
     """Return `text` cleaned, as one line of at most `width` columns."""
-    text = clean(" ".join(text.split()))
+    text = clean_line(text, 4 * width)
     return text if columns(text) <= width else _truncate(text, width - 1) + "…"
 
 
@@ -53,6 +45,7 @@ def _truncate(text: str, width: int) -> str:
 
 def table(rows: Sequence[Sequence[str]], width: int) -> str:
     """Return `rows` as aligned columns; the last column is truncated so that a row fits into `width`."""
+    rows = [[clean_line(cell) for cell in row] for row in rows]
     widths = [max(columns(cell) for cell in column) for column in zip(*rows, strict=True)]
     last_width = max(20, width - sum(widths[:-1]) - 2 * (len(widths) - 1))
     lines: list[str] = []
@@ -70,7 +63,7 @@ def facts_table(facts: Mapping[str, str], width: int) -> str:
     for name, value in facts.items():
         if value:
             wrapped = textwrap.wrap(
-                clean(" ".join(value.split())), max(20, width - indent), break_on_hyphens=False
+                clean_line(value, _MAX_FACT), max(20, width - indent), break_on_hyphens=False
             )
             lines.append(f"{name + ':':<{indent}}" + f"\n{' ' * indent}".join(wrapped))
     return "\n".join(lines)

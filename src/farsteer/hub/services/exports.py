@@ -1,7 +1,7 @@
 """Exports: a session as a JSONL or Markdown file, streamed page by page.
 
 Texts in a log come from people and agents and may contain anything. In the Markdown form none of them can close a code
-fence or a fold that is not its own.
+fence or a fold that is not its own, and control characters are removed; in the JSONL form they are escaped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.clock import now_ms
 from farsteer.core.events import Entry, TurnEndReason, decode_entry
+from farsteer.core.text import clean, clean_line, escape_json
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.rules.view import SessionRow, session_view
@@ -34,6 +35,7 @@ VERSION = 1
 """The version of the JSONL format: the fields of its first line and the form of its entries."""
 _PAGE_SIZE = 500
 _MAX_TITLE_CHARS = 60
+_MAX_LINE_CHARS = 10_000
 _SUFFIXES: dict[ExportFormat, str] = {"jsonl": "jsonl", "markdown": "md"}
 
 _MAX_OPEN = 100
@@ -87,9 +89,9 @@ class Exports:
             "exportedAt": now_ms(),
             "session": session_view(row),
         }
-        yield encode(head) + b"\n"
+        yield _json_line(encode(head))
         async for bodies in self._pages(row):
-            yield b"".join(b"%b\n" % _on_one_line(body) for body in bodies)
+            yield b"".join(map(_json_line, bodies))
 
     async def _markdown(self, row: SessionRow) -> AsyncGenerator[bytes]:
         transcript = MarkdownTranscript()
@@ -123,9 +125,10 @@ class Exports:
                 reading.exception()
 
 
-def _on_one_line(body: bytes) -> bytes:
-    """Replace newlines, which JSON allows between tokens and JSONL does not."""
-    return body.replace(b"\n", b" ") if b"\n" in body else body
+def _json_line(body: bytes) -> bytes:
+    """Return encoded JSON as one line that can be shown in a terminal."""
+    # JSON allows newlines between tokens; JSONL does not.
+    return escape_json(body.replace(b"\n", b" ").decode()).encode() + b"\n"
 
 
 class MarkdownTranscript:
@@ -140,7 +143,7 @@ class MarkdownTranscript:
     def render_head(self, session: SessionView) -> str:
         """Return the title and the facts about the session."""
         facts = [
-            ("Agent", session.agent if session.model is None else f"{session.agent}, {session.model}"),
+            ("Agent", _single_line(", ".join(filter(None, (session.agent, session.model))))),
             ("Directory", code_span(session.directory)),
             ("Machine", code_span(session.machine_id)),
             ("Session", code_span(session.id)),
@@ -285,6 +288,7 @@ def diff(old: str, new: str) -> str:
 
 def code_block(text: str, language: str = "") -> str:
     """Return the text in a fence that is longer than any run of backticks in it."""
+    text = clean(text)
     fence = "`" * max(3, _longest_run(text) + 1)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
@@ -297,12 +301,13 @@ def code_span(text: str) -> str:
 
 
 def fold(summary: str, text: str) -> str:
-    inner = close_fences(_FOLD_TAG.sub("&lt;", text))
+    inner = close_fences(_FOLD_TAG.sub("&lt;", clean(text)))
     return f"<details><summary>{summary}</summary>\n\n{inner}\n\n</details>"
 
 
 def close_fences(text: str) -> str:
     """Return the text with its last fence closed, so that an incomplete text does not include what follows it."""
+    text = clean(text)
     fence = ""
     for line in text.splitlines():
         found = _FENCE.match(line)
@@ -321,11 +326,11 @@ def _longest_run(text: str) -> int:
 
 
 def _quote(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.splitlines() or [""])
+    return "\n".join(f"> {line}".rstrip() for line in clean(text).splitlines() or [""])
 
 
 def _single_line(text: str) -> str:
-    return " ".join(text.split())
+    return clean_line(text, _MAX_LINE_CHARS)
 
 
 def _plan_step(step: ev.PlanEntry) -> str:
