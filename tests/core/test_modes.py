@@ -1,6 +1,12 @@
 import pytest
 
-from farsteer.core.modes import PermissionMode, ToolKind, requested_mode, tool_permission
+from farsteer.core.modes import (
+    PermissionMode,
+    ToolKind,
+    allows_more_than_default,
+    requested_mode,
+    tool_permission,
+)
 
 KINDS = (ToolKind.READ, ToolKind.EDIT, ToolKind.EXECUTE, ToolKind.DELETE)
 
@@ -24,6 +30,11 @@ def test_what_each_mode_lets_an_agent_read_edit_execute_and_delete(mode: str, ve
 def test_a_tool_of_unknown_kind_is_asked_about_or_refused_unless_everything_is_allowed() -> None:
     free = {mode.value for mode in PermissionMode if tool_permission(mode, ToolKind.OTHER) == "allow"}
     assert free == {"yolo", "bypassPermissions"}
+
+
+def test_modes_in_which_tools_run_that_would_be_asked_about() -> None:
+    loose = {mode.value for mode in PermissionMode if allows_more_than_default(mode)}
+    assert loose == {"acceptEdits", "safe-yolo", "yolo", "bypassPermissions"}
 
 
 def test_a_named_mode_wins_over_the_yolo_switch() -> None:

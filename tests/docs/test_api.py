@@ -32,6 +32,18 @@ def test_every_request_and_its_scope_is_on_the_page_and_no_other() -> None:
     assert documented == {request: scope.value if scope else "" for request, scope in table.items()}
 
 
+def test_every_scope_that_a_request_needs_in_some_cases_is_on_the_page() -> None:
+    requests = section("Requests")
+    for endpoint in TABLE:
+        row = next(
+            line
+            for line in requests.splitlines()
+            if line.startswith(f"| `{endpoint.method} {endpoint.path}`")
+        )
+        for needed in endpoint.also:
+            assert f"also `{needed.scope}`" in row, endpoint.path
+
+
 @pytest.mark.parametrize(
     ("title", "body"),
     [

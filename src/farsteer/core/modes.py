@@ -64,6 +64,15 @@ def tool_permission(mode: PermissionMode, tool: ToolKind) -> ToolPermission:
     return ToolPermission.ALLOW if tool in allowed else ToolPermission.ASK
 
 
+def allows_more_than_default(mode: PermissionMode) -> bool:
+    """Return whether tools run without asking in this mode that need a person's permission in the default mode."""
+    return any(
+        tool_permission(mode, tool) is ToolPermission.ALLOW
+        and tool_permission(PermissionMode.DEFAULT, tool) is not ToolPermission.ALLOW
+        for tool in ToolKind
+    )
+
+
 def requested_mode(mode: PermissionMode | None, *, yolo: bool | None) -> PermissionMode:
     """Return the mode that a session starts in. A named mode wins over the `yolo` flag."""
     if mode is not None:

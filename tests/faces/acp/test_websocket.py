@@ -93,3 +93,24 @@ async def test_sessions_of_another_namespace_do_not_exist(stack: Stack) -> None:
         ).code == -32002
         assert await other.call("session/delete", sessionId=session) == {}
     assert (await account.session(session))["id"] == session
+
+
+async def test_a_write_token_cannot_loosen_a_session_over_acp(stack: Stack) -> None:
+    account = await stack.sign_in()
+    made = await account.post_json("/api/tokens", {"label": "writer", "scopes": ["read", "write"]}, 201)
+    async with connect_editor(stack, made["secret"]) as editor:
+        session = (await editor.new(stack.directory()))["sessionId"]
+        server = {"name": "evil", "command": "/bin/sh", "args": [], "env": []}
+        attempts = [
+            await editor.expect_error("session/set_mode", sessionId=session, modeId="yolo"),
+            await editor.expect_error(
+                "session/set_config_option", sessionId=session, configId="mode", value="acceptEdits"
+            ),
+            await editor.expect_error("session/new", cwd=stack.directory(), mcpServers=[server]),
+        ]
+        for error in attempts:
+            assert error.data == {"code": "forbidden", "scope": "approve"}
+            assert "farsteer token create" in error.message
+        await editor.call("session/set_mode", sessionId=session, modeId="plan")
+    [only] = (await account.get_json("/api/sessions"))["sessions"]
+    assert (only["permissionMode"], only["mcpServers"]) == ("plan", [])

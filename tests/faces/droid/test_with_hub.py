@@ -145,3 +145,22 @@ async def test_an_agent_that_cannot_start_fails_the_message(stack: Stack, owner:
         stack.directory("gone")
         assert text_of(await client.turn("say back")) == "back"
         assert note_of(client.lines[-1])["newState"] == "idle"
+
+
+async def test_a_write_token_cannot_loosen_a_session_over_droid(stack: Stack, owner: Account) -> None:
+    made = await owner.post_json("/api/tokens", {"label": "writer", "scopes": ["read", "write"]}, 201)
+    options = ServerOptions(agent="demo")
+    async with droid_here(lambda: AsyncClient(stack.url, made["secret"]), options) as client:
+        session = (await client.initialize(stack.directory()))["sessionId"]
+        directory = {"machineId": "x", "cwd": stack.directory()}
+        attempts = [
+            await client.call("update_session_settings", {"autonomyLevel": "low"}),
+            await client.call("update_session_settings", {"autonomyLevel": "high"}),
+            await client.call("initialize_session", {**directory, "autonomyLevel": "medium"}),
+            await client.call("initialize_session", {**directory, "skipPermissionsUnsafe": True}),
+        ]
+        for answer in attempts:
+            assert "'approve'" in answer["error"]["message"], answer
+        await client.ask("update_session_settings", {"autonomyLevel": "off"})
+    [only] = (await owner.get_json("/api/sessions"))["sessions"]
+    assert (only["id"], only["permissionMode"]) == (session, "default")

@@ -175,3 +175,14 @@ async def test_a_killed_hub_reports_its_machines_as_offline_when_it_restarts(hom
     ]  # fmt: skip
     assert not (await again.machines.get(ME, runner.info.id)).active
     await again.close()
+
+
+async def test_a_mode_that_the_session_has_already_is_not_sent_for_a_caller_who_may_not_set_it(
+    hub: Hub, runner: ScriptedRunner
+) -> None:
+    """Sent, it would undo the change of somebody who has just made the session ask again."""
+    writer = caller("default", Scope.READ, Scope.WRITE)
+    id = await create(hub, runner, permission_mode=PermissionMode.YOLO)
+    await hub.sessions.configure(writer, id, permission_mode=PermissionMode.YOLO)
+    await hub.sessions.configure(writer, id, permission_mode=PermissionMode.YOLO, model="m")
+    assert runner.commands(Configure) == [Configure(model="m")]

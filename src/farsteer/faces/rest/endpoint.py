@@ -17,6 +17,7 @@ from farsteer.core.api import RequestBody
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError
 from farsteer.core.ids import check_id
 from farsteer.hub import Caller, Hub, Scope
+from farsteer.hub.auth.caller import ConditionalScope
 from farsteer.server.auth import client_address
 
 B = TypeVar("B")
@@ -87,6 +88,8 @@ class Endpoint(Generic[B, Q]):
     """The type of a successful response; None if it is not JSON."""
     scope: Scope | None
     """The scope the token must have; None if no token is needed."""
+    also: tuple[ConditionalScope, ...] = ()
+    """Further scopes that it needs in some cases. The hub's services check them."""
     accepts_access_token: bool = False
     """Whether an access token is accepted as well as a JWT, for programs that cannot renew a JWT."""
     body: type[B] | None = None

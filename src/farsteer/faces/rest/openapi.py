@@ -97,6 +97,7 @@ def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
     notes = [endpoint.description] if endpoint.description else []
     if endpoint.scope is not None:
         notes.append(f"Scope: `{endpoint.scope}`.")
+    notes += [f"It also needs the scope `{needed.scope}` for {needed.case}." for needed in endpoint.also]
     if notes:
         operation["description"] = "\n\n".join(notes)
     if parameters := [*_parameters(endpoint, schemas)]:

@@ -22,6 +22,7 @@ from farsteer.core.errors import (
     BadRequest,
     ErrorCode,
     FarsteerError,
+    Forbidden,
     Internal,
     MethodNotAllowed,
     TooLarge,
@@ -79,6 +80,8 @@ class Resource:
             query = decode_query(request.scope["query_string"], endpoint.query or EmptyQuery)
             body = await _read_and_decode_body(endpoint, request)
             result = await endpoint.handler(EndpointCall(self._hub, request, body, query, caller))
+        except Forbidden as error:
+            return _error_response(error, error_body)
         except FarsteerError as error:
             return _error_response(error, make_error_body)
         except ClientDisconnect:

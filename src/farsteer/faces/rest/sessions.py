@@ -31,6 +31,7 @@ from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.faces.rest.endpoint import TEXT_MAX_BODY, AnyEndpoint, EmptyBody, Endpoint, EndpointCall
 from farsteer.hub import CreationResult, Scope
+from farsteer.hub.auth.caller import MCP_SERVERS, UNASKED_TOOLS
 from farsteer.server.responses import make_response
 
 _IDEMPOTENCY_KEY_PATTERN = "^[!-~]{1,200}$"
@@ -147,6 +148,7 @@ async def fork_session(call: EndpointCall[ForkSession, None]) -> Response:
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="POST", path="/api/sessions", handler=create_session, scope=Scope.WRITE,
+        also=(UNASKED_TOOLS, MCP_SERVERS),
         body=CreateSession, max_body=TEXT_MAX_BODY, response=SessionCreated, errors=(404, *MACHINE_ERRORS),
         make_error_body=not_created_body, error_type=SessionNotCreated, headers=IDEMPOTENCY_KEY_HEADER,
         tag="Sessions", summary="Create a session",
@@ -202,7 +204,7 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/permission-mode", handler=set_permission_mode,
-        scope=Scope.WRITE, body=SetPermissionMode, response=Done, errors=MACHINE_ERRORS,
+        scope=Scope.WRITE, also=(UNASKED_TOOLS,), body=SetPermissionMode, response=Done, errors=MACHINE_ERRORS,
         tag="Sessions", summary="Set the permission mode",
         example={"mode": "acceptEdits"},
     ),
@@ -230,8 +232,9 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         tag="Sessions", summary="Fork a session",
         description="Creates a session with a copy of this one's conversation: everything before `seq` if that "
         "entry is a `user_message`, everything up to and including `seq` if it is another entry, or all of it "
-        "without `seq`. This session does not change. 409 if the agent has no conversation yet, 422 `not_capable` "
-        "if the agent cannot fork.",
+        "without `seq`. This session does not change. The fork has its permission mode if the token may set that "
+        "mode, else `default`. 409 if the agent has no conversation yet, 422 `not_capable` if the agent cannot "
+        "fork.",
         example={"seq": 17, "title": "the other way"},
     ),
 )  # fmt: skip

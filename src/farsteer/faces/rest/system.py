@@ -15,6 +15,7 @@ from farsteer.core.api import Health
 from farsteer.core.wire import encode
 from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Caller, Hub, Scope
+from farsteer.hub.auth.caller import HUB_FIGURES
 from farsteer.link.messages import PROTOCOL
 from farsteer.server.responses import make_response
 
@@ -72,12 +73,12 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         tag="System", summary="Check that the hub is running",
     ),
     Endpoint(
-        method="GET", path="/metrics", handler=metrics, scope=Scope.READ, accepts_access_token=True,
+        method="GET", path="/metrics", handler=metrics, scope=Scope.READ, also=(HUB_FIGURES,),
+        accepts_access_token=True,
         response=None, media_type="text/plain", errors=(429,),
         tag="System", summary="Get metrics in the Prometheus text format",
         description="Accepts an access token as bearer token too, so that a scraper needs no JWT. A tenant gets "
-        "the figures of its own namespace. Figures of the whole hub and of its process need a token of the namespace "
-        "`default` with the scope `admin`.",
+        "the figures of its own namespace.",
     ),
 )  # fmt: skip
 

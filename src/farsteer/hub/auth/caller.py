@@ -1,4 +1,4 @@
-"""The caller of a service: namespace, scopes and display name, as a verified token gives them."""
+"""The caller of a service, as a verified token gives it, and the scopes that limit what it may do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from msgspec import Struct
 
 from farsteer.core.errors import Forbidden
 from farsteer.core.ids import DEFAULT_NAMESPACE
+from farsteer.core.modes import PermissionMode, allows_more_than_default
 
 
 class Scope(StrEnum):
     READ = "read"
+    """See everything in the namespace."""
     WRITE = "write"
+    """Create sessions and send messages, under the permission mode that asks."""
     APPROVE = "approve"
-    """Answer approvals."""
+    """Decide what an agent may do: answer approvals, and say what runs without asking."""
     ADMIN = "admin"
     """Create and revoke tokens."""
     RUNNER = "runner"
@@ -22,6 +25,21 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+
+
+class ConditionalScope(Struct, frozen=True):
+    """A scope that an operation needs in some cases only. The checks and the documentation use the same object."""
+
+    scope: Scope
+    case: str
+
+
+_MODES = ", ".join(mode.value for mode in PermissionMode if allows_more_than_default(mode))
+UNASKED_TOOLS = ConditionalScope(
+    Scope.APPROVE, f"a permission mode in which tools run without asking ({_MODES})"
+)
+HUB_FIGURES = ConditionalScope(Scope.ADMIN, "the figures of the whole hub, in the namespace `default`")
+MCP_SERVERS = ConditionalScope(Scope.APPROVE, "MCP servers, which are started and connected without asking")
 
 
 class Caller(Struct, frozen=True, kw_only=True):
@@ -47,10 +65,29 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def manages_hub(self) -> bool:
-        """Whether figures of the whole hub may be shown: to the default namespace, with the scope `admin`."""
-        return self.namespace == DEFAULT_NAMESPACE and Scope.ADMIN in self.scopes
+        """Whether the figures of the whole hub may be shown to the caller."""
+        return self.namespace == DEFAULT_NAMESPACE and HUB_FIGURES.scope in self.scopes
 
     def require(self, scope: Scope) -> None:
         """Raise Forbidden unless the caller has `scope`."""
         if scope not in self.scopes:
             raise Forbidden(f"this token lacks the scope {scope.value!r}", scope=scope.value)
+
+    def require_case(self, needed: ConditionalScope) -> None:
+        """Raise Forbidden unless the caller has the scope that this case needs."""
+        if needed.scope not in self.scopes:
+            name = needed.scope.value
+            raise Forbidden(
+                f"this token lacks the scope {name!r}, which is needed for {needed.case}: use a token that has it, "
+                f"as made by `farsteer token create LABEL --scope read --scope write --scope {name}`",
+                scope=name,
+            )
+
+    def require_mode(self, mode: PermissionMode) -> None:
+        """Raise Forbidden unless the caller may put a session into this permission mode."""
+        if not self.may_set(mode):
+            self.require_case(UNASKED_TOOLS)
+
+    def may_set(self, mode: PermissionMode) -> bool:
+        """Return whether the caller may put a session into this permission mode."""
+        return UNASKED_TOOLS.scope in self.scopes or not allows_more_than_default(mode)

@@ -8,6 +8,7 @@ from farsteer.core.api import ForkSession
 from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.events import UserMessage
 from farsteer.core.ids import new_id
+from farsteer.core.modes import PermissionMode
 from farsteer.core.session import Fork, SessionSpec
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.rules.view import SessionRow
@@ -29,6 +30,7 @@ class Forks:
     ) -> CreationResult:
         """Create a session with a copy of the log up to `request.seq`. Later changes of the source do not affect it.
 
+        The fork has the permission mode of its source if the caller may set that mode, else the default mode.
         Fails with NotCapable if the agent cannot fork, and with Conflict if it has no conversation yet. Raises as
         `SessionCreator.create` does.
         """
@@ -42,7 +44,7 @@ class Forks:
             if row.state.native_id is None or not row.state.registered:
                 raise Conflict("there is nothing to fork yet: the agent has no conversation")
             last_seq = row.seq if request.seq is None else await self._last_copied_seq(row, request.seq)
-            return _fork_spec(row, request, last_seq)
+            return _fork_spec(row, request, last_seq, caller)
 
         async def copy_log(spec: SessionSpec) -> tuple[SessionSpec, str]:
             assert spec.fork is not None
@@ -52,7 +54,7 @@ class Forks:
                 copied = await self._store.copy_entries(namespace, session_id, spec.id, ranges, copied)
             spec = replace(spec, fork=_agent_memory(spec.fork, copied))
             await self._store.finish_copy(spec, copied)
-            return spec, f"{copied.count} entries copied"
+            return spec, f"{copied.count} entries copied; the permission mode is {spec.permission_mode.value}"
 
         new = NewSession(("fork", session_id, request), make_spec, copy_log=copy_log)
         return await self._creator.create(caller, new, idempotency_key)
@@ -63,8 +65,9 @@ class Forks:
         return point.first_seq - 1 if isinstance(point.entry.content, UserMessage) else seq
 
 
-def _fork_spec(source: SessionRow, request: ForkSession, last_seq: int) -> SessionSpec:
+def _fork_spec(source: SessionRow, request: ForkSession, last_seq: int, caller: Caller) -> SessionSpec:
     state, spec = source.state, source.spec
+    mode = state.permission_mode if caller.may_set(state.permission_mode) else PermissionMode.DEFAULT
     title = (request.title or "").strip() or f"Fork of {state.title or state.directory}"
     return SessionSpec(
         id=new_id(),
@@ -72,7 +75,7 @@ def _fork_spec(source: SessionRow, request: ForkSession, last_seq: int) -> Sessi
         # If this is a worktree, the fork uses the same one.
         directory=state.directory,
         agent=state.agent,
-        permission_mode=state.permission_mode,
+        permission_mode=mode,
         model=state.model,
         effort=state.effort,
         title=title[:_MAX_TITLE],

@@ -7,8 +7,8 @@ from farsteer.core.api import CreateSession, Done, RenameSession, SessionsRespon
 from farsteer.core.errors import BadRequest
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import is_uuid
-from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.hub.auth.caller import Caller, Scope
+from farsteer.core.modes import PermissionMode, ReasoningEffort, requested_mode
+from farsteer.hub.auth.caller import MCP_SERVERS, Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import session_view
 from farsteer.hub.services.creation import CreationResult, SessionCreator
@@ -32,8 +32,11 @@ class Sessions:
     async def create(
         self, caller: Caller, request: CreateSession, *, idempotency_key: str | None = None
     ) -> CreationResult:
-        """Create a session. Raises as `SessionCreator.create` does."""
+        """Create a session. Raises as `SessionCreator.create` does, and Forbidden."""
         caller.require(Scope.WRITE)
+        caller.require_mode(requested_mode(request.permission_mode, yolo=request.yolo))
+        if request.mcp_servers:
+            caller.require_case(MCP_SERVERS)
         return await self._creator.create_requested(caller, request, idempotency_key)
 
     async def list(
@@ -102,7 +105,16 @@ class Sessions:
         model: str | None = None,
         effort: ReasoningEffort | None = None,
     ) -> Done:
-        """Change the given values; None keeps a value."""
+        """Change the given values; None keeps a value. Raises Forbidden for a mode that the caller may not set."""
+        caller.require(Scope.WRITE)
+        if permission_mode is not None and not caller.may_set(permission_mode):
+            row = await self._store.get_session(caller.namespace, session_id)
+            if row.state.permission_mode is not permission_mode:
+                caller.require_mode(permission_mode)
+            # Not sent, because it would undo a change of the mode that is under way.
+            permission_mode = None
+            if model is None and effort is None:
+                return Done()
         change = commands.Configure(permission_mode=permission_mode, model=model, effort=effort)
         return await self._call(caller, session_id, change)
 
