@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -20,6 +21,7 @@ from farsteer.link.websocket import connect
 from farsteer.runner.runner import Runner
 from farsteer.server import websocket
 from tests.support.eventually import eventually
+from tests.support.handshake import make_hello, shake_hands
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
 
@@ -36,7 +38,7 @@ async def owner(stack: Stack) -> Account:
 
 def hello(machine_id: str | None = None, protocol: int = PROTOCOL) -> Hello:
     machine = MachineInfo(id=machine_id or new_id(), host="h", platform="linux", version="1")
-    return Hello(machine=machine, sessions={}, protocol=protocol)
+    return replace(make_hello(machine), protocol=protocol)
 
 
 async def machines(account: Account) -> dict[str, bool]:
@@ -69,8 +71,7 @@ async def test_a_remote_runner_runs_a_session(stack: Stack, owner: Account, tmp_
 async def test_a_machine_is_active_while_its_link_is_open(stack: Stack, owner: Account) -> None:
     machine_id = new_id()
     linked = await connect(stack.url, OWNER)
-    await linked.send(hello(machine_id))
-    assert isinstance(await linked.receive(), Welcome)
+    assert isinstance(await shake_hands(linked, hello(machine_id)), Welcome)
     assert await machines(owner) == {machine_id: True}
     await linked.send(Ping())
     assert await linked.receive() == Pong()
@@ -84,8 +85,7 @@ async def test_a_machine_is_active_while_its_link_is_open(stack: Stack, owner: A
 
 async def test_the_token_decides_the_namespace(stack: Stack, owner: Account) -> None:
     linked = await connect(stack.url, f"{OWNER}:team")
-    await linked.send(hello())
-    assert isinstance(await linked.receive(), Welcome)
+    assert isinstance(await shake_hands(linked, hello()), Welcome)
     assert await machines(owner) == {}
     assert len(await machines(await stack.sign_in(f"{OWNER}:team"))) == 1
     await linked.close()
@@ -135,8 +135,7 @@ async def test_a_foreign_host_is_refused(stack: Stack) -> None:
 async def test_a_revoked_token_closes_its_link(stack: Stack, owner: Account) -> None:
     made = await owner.post_json("/api/tokens", {"label": "runner", "scopes": ["runner"]}, 201)
     linked = await connect(stack.url, made["secret"])
-    await linked.send(hello())
-    assert isinstance(await linked.receive(), Welcome)
+    assert isinstance(await shake_hands(linked, hello()), Welcome)
     await owner.delete(f"/api/tokens/{made['token']['id']}")
     with pytest.raises(LinkClosed):
         async with asyncio.timeout(2):

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from farsteer.core import events as ev
 from farsteer.core.capabilities import AgentInfo, Capabilities, MachineInfo
 from farsteer.core.commands import Command, Create, Send
@@ -19,12 +21,13 @@ from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.auth.caller import ALL_SCOPES
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.store.conformance.harness import LogBuilder
+from farsteer.link.identity import MachineKey
 from farsteer.link.messages import (
+    PROTOCOL,
     Ack,
     Call,
     Deltas,
     Events,
-    Hello,
     LogLine,
     Ping,
     Pong,
@@ -35,6 +38,7 @@ from farsteer.link.messages import (
     Welcome,
 )
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
+from tests.support.handshake import key_of, make_hello, shake_hands
 
 DEADLINE = 10.0
 CAN = Capabilities(resume=True, rewind=True, fork=True, steer=True)
@@ -66,8 +70,9 @@ class ScriptedRunner:
         namespace: str = "default",
         info: MachineInfo | None = None,
         logs: dict[str, LogBuilder] | None = None,
-        protocol: int = 1,
+        protocol: int = PROTOCOL,
         token_id: str | None = None,
+        key: MachineKey | None = None,
     ) -> None:
         self.hub = hub
         self.namespace = namespace
@@ -75,6 +80,7 @@ class ScriptedRunner:
         self.logs = {} if logs is None else logs
         self.protocol = protocol
         self.token_id = token_id
+        self.key = key or key_of(self.info.id)
         self.calls: list[Call] = []
         self.acked: dict[str, int] = {}
         self.pongs = 0
@@ -103,8 +109,8 @@ class ScriptedRunner:
         serving = self.hub.link.serve(self._hub_end, self.namespace, token_id=self.token_id)
         self._tasks = [asyncio.create_task(serving, name="serve")]
         seqs = {id: log.state.seq for id, log in self.logs.items()}
-        await self._end.send(Hello(machine=self.info, sessions=seqs, protocol=self.protocol))
-        answer = await self._receive()
+        hello = replace(make_hello(self.info, seqs, key=self.key), protocol=self.protocol)
+        answer = await shake_hands(self._end, hello, self.key)
         if isinstance(answer, Refused):
             self.refused = answer.reason
         elif isinstance(answer, Welcome):
@@ -154,10 +160,6 @@ class ScriptedRunner:
 
     async def send(self, message: ToHub) -> None:
         await self._end.send(message)
-
-    async def _receive(self) -> ToRunner:
-        async with asyncio.timeout(DEADLINE):
-            return await self._end.receive()
 
     async def _run(self) -> None:
         while True:

@@ -27,12 +27,14 @@ from farsteer.core.events import AgentMessage, TurnStart
 from farsteer.hub import Hub
 from farsteer.hub.store.conformance.harness import LogBuilder
 from tests.hub.scripted import machine
+from tests.support.handshake import key_of
 
 home, token, machine_id, session_id = Path(sys.argv[1]), *sys.argv[2:]
 
 async def main():
     hub = await Hub.open(home, token)
     store = hub.store
+    await store.enrol_machine("default", machine(machine_id), key_of(machine_id).public)
     await store.connect_machine("default", machine(machine_id), {}, link_id=1)
     await store.begin_session("default", SessionSpec(id=session_id, machine_id=machine_id, directory="/w"))
     log = LogBuilder(session_id)

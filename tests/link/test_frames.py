@@ -9,13 +9,16 @@ from farsteer.core.errors import ErrorCode, ErrorRecord, TooLarge
 from farsteer.core.queue import QueueItem
 from farsteer.link import frames
 from farsteer.link.messages import (
+    PROTOCOL,
     Ack,
     Call,
+    Challenge,
     EncodedEntry,
     Events,
     Hello,
     Ping,
     Pong,
+    Proof,
     Refused,
     Reply,
     ToHub,
@@ -24,13 +27,15 @@ from farsteer.link.messages import (
 )
 from farsteer.link.transport import LinkClosed
 
+MACHINE = MachineInfo(id="m", host="h", platform="linux", version="1")
 ITEM = QueueItem(id="i", text="hello", created_at=1)
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Hello(machine=MachineInfo(id="m", host="h", platform="linux", version="1"), sessions={"s": 3}),
+        Hello(machine=MACHINE, sessions={"s": 3}, key=b"\xff" * 32, protocol=PROTOCOL),
+        Proof(signature=b"\0" * 64),
         Events(session="s", entries=[EncodedEntry(seq=1, kind="notice", body=msgspec.Raw(b'{"seq":1}'))]),
         Reply(id=7, error=ErrorRecord(code=ErrorCode.AGENT_DIED, message="gone", status=422)),
         Ping(),
@@ -44,6 +49,7 @@ def test_what_a_runner_writes_the_hub_reads(message: ToHub) -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        Challenge(nonce=b"\xfe" * 32),
         Welcome(acked={"s": 3}, deleted=["t"]),
         Ack(session="s", seq=4),
         Call(id=1, session="s", command=Send(item=ITEM)),
@@ -54,6 +60,14 @@ def test_what_a_runner_writes_the_hub_reads(message: ToHub) -> None:
 )
 def test_what_the_hub_writes_a_runner_reads(message: ToRunner) -> None:
     assert frames.decode_at_runner(frames.encode_frame(message)) == message
+
+
+def test_the_protocol_is_always_said() -> None:
+    """A runner of protocol 1 left it out, and the hub has to tell the two apart."""
+    frame = frames.encode_frame(Hello(machine=MACHINE, sessions={}, key=b"k" * 32, protocol=PROTOCOL))
+    assert msgspec.json.decode(frame)["protocol"] == PROTOCOL
+    old = msgspec.json.encode({"t": "hello", "machine": msgspec.to_builtins(MACHINE), "sessions": {}})
+    assert frames.decode_at_hub(old) == Hello(machine=MACHINE, sessions={}, key=b"", protocol=1)
 
 
 def test_an_event_travels_as_the_bytes_it_was_encoded_to() -> None:

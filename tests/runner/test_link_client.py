@@ -13,7 +13,21 @@ from farsteer.core import events as ev
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.events import DeltaKind, decode_entry
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.link.messages import Ack, Call, Deltas, Events, Hello, Reply, ToHub, ToRunner, Welcome
+from farsteer.link.identity import NONCE_BYTES, is_valid_proof
+from farsteer.link.messages import (
+    Ack,
+    Call,
+    Challenge,
+    Deltas,
+    Events,
+    Hello,
+    Proof,
+    Refused,
+    Reply,
+    ToHub,
+    ToRunner,
+    Welcome,
+)
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.journal import Journal
 from farsteer.runner.link_client import LinkClient, LinkTransport
@@ -22,6 +36,7 @@ from farsteer.runner.session.log import SessionLog
 from tests.runner.harness import SESSION
 from tests.runner.scripted import SECONDS
 from tests.support.eventually import eventually
+from tests.support.handshake import key_of
 
 MACHINE = MachineInfo(id="m", host="h", platform="linux", version="0")
 
@@ -45,6 +60,12 @@ class ScriptedHub:
             link = await self.links.get()
             hello = await link.receive()
         assert isinstance(hello, Hello)
+        nonce = b"n" * NONCE_BYTES
+        await link.send(Challenge(nonce=nonce))
+        async with asyncio.timeout(SECONDS):
+            proof = await link.receive()
+        assert isinstance(proof, Proof)
+        assert is_valid_proof(hello.key, proof.signature, nonce, hello.machine.id, link.token_digest)
         await link.send(Welcome(acked=acked or {}, deleted=deleted or [], foreign=foreign or []))
         return HubLink(link, hello)
 
@@ -114,7 +135,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[LinkHarness]:
     log = SessionLog(state, journal, outbox)
     outbox.add_session(state, log)
     harness = LinkHarness(journal, log, ScriptedHub(), outbox)
-    task = asyncio.create_task(harness.client.run(harness.hub.connect, MACHINE))
+    task = asyncio.create_task(harness.client.run(harness.hub.connect, MACHINE, key_of(MACHINE.id)))
     yield harness
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -262,6 +283,28 @@ async def test_calls_are_answered_by_their_number(harness: LinkHarness) -> None:
     while len(peer.replies) < 2:
         await peer.receive()
     assert [reply.id for reply in peer.replies] == [7, 8]
+
+
+async def test_a_refusal_is_logged_with_what_to_do(
+    harness: LinkHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = await harness.hub.links.get()
+    await link.receive()
+    await link.send(Refused(reason="remove it with DELETE /api/machines/m"))
+    with pytest.raises(LinkClosed):
+        async with asyncio.timeout(SECONDS):
+            await link.receive()
+    assert "refuses this machine: remove it with DELETE /api/machines/m" in caplog.text
+
+
+async def test_a_hub_that_asks_for_no_proof_is_not_believed(harness: LinkHarness) -> None:
+    link = await harness.hub.links.get()
+    await link.receive()
+    await link.send(Welcome(acked={}, deleted=[SESSION]))
+    with pytest.raises(LinkClosed):
+        async with asyncio.timeout(SECONDS):
+            await link.receive()
+    assert harness.deleted == []
 
 
 async def test_a_memory_link_closes_both_ends() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from farsteer.runner.machine import (
     describe,
     load_settings,
     machine_id,
+    machine_key,
     preferred_agent,
 )
 
@@ -91,3 +93,12 @@ def test_no_path_leads_out_of_the_roots(tmp_path: Path) -> None:
     assert refusal(str(outside), roots) is ErrorCode.DIRECTORY_NOT_ALLOWED
     assert refusal(str(inside / "way-out"), roots) is ErrorCode.DIRECTORY_NOT_ALLOWED
     assert refusal(str(inside / ".." / "inside-not"), roots) is ErrorCode.DIRECTORY_NOT_ALLOWED
+
+
+def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+    key = machine_key(tmp_path)
+    assert stat.S_IMODE((tmp_path / "machine.key").stat().st_mode) == 0o600
+    assert machine_key(tmp_path).public == key.public
+    (tmp_path / "machine.key").write_bytes(b"short")
+    with pytest.raises(BadRequest, match="DELETE /api/machines"):
+        machine_key(tmp_path)

@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from farsteer.core.errors import FarsteerError
 from farsteer.hub import Hub
 from farsteer.link.frames import decode_at_hub, encode_frame
+from farsteer.link.identity import token_digest
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
 from farsteer.server.auth import bearer_token, client_address
@@ -28,15 +29,14 @@ class LinkEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
         try:
-            runner = self._hub.tokens.authenticate_runner(
-                bearer_token(request.headers), client_address(request)
-            )
+            token = bearer_token(request.headers)
+            runner = self._hub.tokens.authenticate_runner(token, client_address(request))
         except FarsteerError as error:
             await error_response(error)(scope, receive, send)
             return
         websocket = WebSocket(scope, receive, send)
         await websocket.accept()
-        transport = HubWebSocketTransport(websocket)
+        transport = HubWebSocketTransport(websocket, token_digest(token))
         try:
             await self._hub.link.serve(transport, runner.namespace, token_id=runner.token_id)
         finally:
@@ -46,8 +46,13 @@ class LinkEndpoint:
 class HubWebSocketTransport:
     """The hub's side of a link over a websocket."""
 
-    def __init__(self, websocket: WebSocket) -> None:
+    def __init__(self, websocket: WebSocket, token_digest: bytes) -> None:
         self._websocket = websocket
+        self._token_digest = token_digest
+
+    @property
+    def token_digest(self) -> bytes:
+        return self._token_digest
 
     async def send(self, message: ToRunner) -> None:
         """Raises LinkClosed if the link is closed."""

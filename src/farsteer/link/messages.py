@@ -1,6 +1,7 @@
 """The messages between hub and runner.
 
-Runner → hub: Hello once, then Events, Deltas, Reply, Ping.    Hub → runner: Welcome once, then Ack, Call, Pong.
+A link begins with Hello (runner), Challenge (hub), Proof (runner) and Welcome (hub). Instead of any of its messages the
+hub may send Refused. Then the runner sends Events, Deltas, Reply and Ping, the hub Ack, Call and Pong.
 
 The runner numbers and encodes each event once; `EncodedEntry.body` is the encoded `Entry`. The hub sends `Ack` after
 the commit, so an acknowledged entry survives a crash of either end. A `Call` may be repeated after a reconnect:
@@ -21,7 +22,7 @@ from farsteer.core.events import Delta, Entry, kind_of
 from farsteer.core.session import SessionState
 from farsteer.core.wire import encode
 
-PROTOCOL = 1
+PROTOCOL = 2
 PING_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 15.0
 """A link that receives nothing for this long is closed."""
@@ -37,7 +38,17 @@ class Hello(LinkMessage, tag="hello"):
     machine: MachineInfo
     sessions: dict[str, int]
     """The sessions of this runner, with the last sequence number of each."""
-    protocol: int = PROTOCOL
+    key: bytes = b""
+    """The public key of the machine (Ed25519)."""
+    protocol: int = 1
+    """Always sent. The default is for runners of protocol 1, which left it out and have no key."""
+
+
+class Proof(LinkMessage, tag="proof"):
+    """The answer to `Challenge`."""
+
+    signature: bytes
+    """Made by `link.identity.MachineKey.sign`."""
 
 
 class EncodedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -91,6 +102,12 @@ class Ping(LinkMessage, tag="ping"):
     pass
 
 
+class Challenge(LinkMessage, tag="challenge"):
+    """Asks the runner to prove that it has the key it named."""
+
+    nonce: bytes
+
+
 class Welcome(LinkMessage, tag="welcome"):
     acked: dict[str, int]
     """The last sequence number that the hub has of each session that the runner named."""
@@ -121,5 +138,5 @@ class Refused(LinkMessage, tag="refused"):
     reason: str
 
 
-ToHub = Hello | Events | Deltas | Reply | Ping
-ToRunner = Welcome | Ack | Call | Pong | Refused
+ToHub = Hello | Proof | Events | Deltas | Reply | Ping
+ToRunner = Challenge | Welcome | Ack | Call | Pong | Refused

@@ -6,6 +6,8 @@ import asyncio
 from collections import deque
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
+from farsteer.link.identity import token_digest
+
 Out = TypeVar("Out", contravariant=True)
 In = TypeVar("In", covariant=True)
 A = TypeVar("A")
@@ -18,6 +20,11 @@ class LinkClosed(Exception):
 
 class Transport(Protocol[Out, In]):
     """One end of a link."""
+
+    @property
+    def token_digest(self) -> bytes:
+        """`link.identity.token_digest` of the access token that the link was opened with. Both ends know it."""
+        ...
 
     async def send(self, message: Out) -> None:
         """Send a message. Waits while the transport is full. Raises LinkClosed."""
@@ -71,6 +78,11 @@ class MemoryTransport(Generic[A, B]):
     def __init__(self, outgoing: _MemoryChannel[A], incoming: _MemoryChannel[B]) -> None:
         self._outgoing = outgoing
         self._incoming = incoming
+
+    @property
+    def token_digest(self) -> bytes:
+        """No token is needed inside one process."""
+        return token_digest("")
 
     async def send(self, message: A) -> None:
         await self._outgoing.put(message)

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 
 from farsteer.core.errors import BadRequest, Unauthorized
 from farsteer.link.frames import decode_at_runner, encode_frame
+from farsteer.link.identity import token_digest
 from farsteer.link.messages import MAX_FRAME, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
 
@@ -21,8 +22,13 @@ _CLOSE_SECONDS = 2.0
 class RunnerWebSocketTransport:
     """The runner's end of a link. Liveness is checked by the link's own Ping messages."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: ClientConnection, token_digest: bytes) -> None:
         self._socket = socket
+        self._token_digest = token_digest
+
+    @property
+    def token_digest(self) -> bytes:
+        return self._token_digest
 
     async def send(self, message: ToHub) -> None:
         try:
@@ -67,7 +73,7 @@ async def connect(
         raise LinkClosed(f"the hub answered with HTTP {refused.response.status_code}") from refused
     except (OSError, InvalidHandshake) as failed:
         raise LinkClosed(f"the hub at {address} cannot be reached: {failed}") from failed
-    return RunnerWebSocketTransport(socket)
+    return RunnerWebSocketTransport(socket, token_digest(token))
 
 
 def link_address(url: str, *, allow_insecure: bool = False) -> str:

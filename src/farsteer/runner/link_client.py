@@ -13,16 +13,20 @@ from farsteer.core.capabilities import MachineInfo
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError, Unauthorized
 from farsteer.core.events import Notice, make_entry
+from farsteer.link.identity import MachineKey
 from farsteer.link.messages import (
     IDLE_TIMEOUT_SECONDS,
     PING_SECONDS,
+    PROTOCOL,
     Ack,
     Call,
+    Challenge,
     Deltas,
     EncodedEntry,
     Events,
     Hello,
     Ping,
+    Proof,
     Refused,
     Reply,
     ToHub,
@@ -74,13 +78,13 @@ class LinkClient:
         self.connected = asyncio.Event()
         """Set while a hub has accepted this machine."""
 
-    async def run(self, connect: Connect, machine: MachineInfo) -> None:
+    async def run(self, connect: Connect, machine: MachineInfo, key: MachineKey) -> None:
         """Keep a link to the hub until cancelled. Reconnects with growing, jittered delays."""
         delay = _FIRST_DELAY
         while True:
             try:
                 transport = await connect()
-                delay = await self._serve(transport, machine, delay)
+                delay = await self._serve(transport, machine, key, delay)
             except (LinkClosed, OSError, FarsteerError) as error:
                 _logger.warning(
                     "cannot connect to the hub (%s); next attempt in %.1f s",
@@ -92,17 +96,15 @@ class LinkClient:
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))  # noqa: S311
             delay = min(delay * 2, _LONGEST_DELAY)
 
-    async def _serve(self, transport: LinkTransport, machine: MachineInfo, delay: float) -> float:
+    async def _serve(
+        self, transport: LinkTransport, machine: MachineInfo, key: MachineKey, delay: float
+    ) -> float:
         """Use one link until it is closed. Returns the delay before the next one."""
         receiver = IdleTimeoutReceiver(transport, IDLE_TIMEOUT_SECONDS)
         try:
-            await transport.send(Hello(machine=machine, sessions=self._outbox.last_seqs()))
-            welcome = await receiver.receive_first()
-            if isinstance(welcome, Refused):
-                _logger.error("the hub refuses this machine: %s", welcome.reason)
+            welcome = await self._shake_hands(transport, receiver, machine, key)
+            if welcome is None:
                 return _LONGEST_DELAY
-            if not isinstance(welcome, Welcome):
-                raise LinkClosed(f"expected Welcome, got {type(welcome).__name__}")
             await self._handler.handle_welcome(welcome)
             await self._journal.confirm(welcome.acked)
             self._outbox.open(welcome.acked, welcome.foreign)
@@ -121,6 +123,28 @@ class LinkClient:
             self._outbox.close()
             await transport.close()
         return delay
+
+    async def _shake_hands(
+        self,
+        transport: LinkTransport,
+        receiver: IdleTimeoutReceiver[ToRunner],
+        machine: MachineInfo,
+        key: MachineKey,
+    ) -> Welcome | None:
+        """Prove to the hub which machine this is. Returns None if the hub refuses it."""
+        sessions = self._outbox.last_seqs()
+        await transport.send(Hello(machine=machine, sessions=sessions, key=key.public, protocol=PROTOCOL))
+        answer = await receiver.receive_first()
+        if isinstance(answer, Challenge):
+            signature = key.sign(answer.nonce, machine.id, transport.token_digest)
+            await transport.send(Proof(signature=signature))
+            answer = await receiver.receive_first()
+            if isinstance(answer, Welcome):
+                return answer
+        if isinstance(answer, Refused):
+            _logger.error("the hub refuses this machine: %s", answer.reason)
+            return None
+        raise LinkClosed(f"the hub answered with {type(answer).__name__} in the handshake")
 
     async def _receive(
         self, receiver: IdleTimeoutReceiver[ToRunner], transport: LinkTransport, tasks: asyncio.TaskGroup

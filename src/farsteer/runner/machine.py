@@ -1,4 +1,4 @@
-"""This machine: its id, its settings, its agents, and the directories in which sessions may run."""
+"""This machine: its id and key, its settings, its agents, and the directories in which sessions may run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from farsteer.agents import registry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest, ErrorCode, Unprocessable
 from farsteer.core.ids import is_uuid, new_id
-from farsteer.storage.home import write_secret
+from farsteer.link.identity import KEY_BYTES, MachineKey
+from farsteer.storage.home import read_secret, write_secret
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +56,25 @@ def machine_id(home: Path) -> str:
     fresh = new_id()
     write_secret(path, f"{fresh}\n".encode())
     return fresh
+
+
+def machine_key(home: Path) -> MachineKey:
+    """Return the key pair stored in `home/machine.key`, creating it at the first start.
+
+    Raises BadRequest if the file is damaged.
+    """
+    path = home / "machine.key"
+    seed = read_secret(path)
+    if seed is None:
+        key = MachineKey.generate()
+        write_secret(path, key.seed)
+        return key
+    if len(seed) != KEY_BYTES:
+        raise BadRequest(
+            f"{path} is damaged. Remove it to get a new key; then the owner of the hub has to remove this machine"
+            f" (DELETE /api/machines/{machine_id(home)}) before it can connect again"
+        )
+    return MachineKey(seed)
 
 
 async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:

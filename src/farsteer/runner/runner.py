@@ -76,8 +76,8 @@ class Runner:
         return self._link.connected
 
     async def run(self, connect: Connect) -> None:
-        """Keep a link to the hub until cancelled."""
-        await self._link.run(connect, await self.describe())
+        """Keep a link to the hub until cancelled. Raises BadRequest if the machine's key is damaged."""
+        await self._link.run(connect, await self.describe(), machine.machine_key(self.home))
 
     async def describe(self) -> MachineInfo:
         return await machine.describe(self.home, self.settings)

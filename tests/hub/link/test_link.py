@@ -15,10 +15,11 @@ from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from farsteer.hub.link import machine_links
 from farsteer.hub.store.conformance.harness import LogBuilder
-from farsteer.link.messages import EncodedEntry, Events, Hello, Ping
+from farsteer.link.messages import PROTOCOL, EncodedEntry, Events, Ping, Welcome
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, machine, silent
+from tests.support.handshake import make_hello, shake_hands
 
 ME = caller()
 
@@ -72,7 +73,7 @@ async def test_a_runner_that_does_not_read_is_disconnected(home: Path) -> None:
     near, far = memory_pair(size=4)
     serving = asyncio.create_task(hub.link.serve(far, "default"))
     info = machine()
-    await near.send(Hello(machine=info, sessions={}))
+    assert isinstance(await shake_hands(near, make_hello(info)), Welcome)
 
     async def flood() -> None:
         while True:
@@ -212,7 +213,11 @@ async def test_deltas_are_published_without_being_stored(
 
 @pytest.mark.parametrize(
     ("protocol", "id", "reason"),
-    [(99, "8f14e45f-ceea-467f-a8f5-000000000001", "protocol"), (1, "../../etc", "UUID"), (1, "", "UUID")],
+    [
+        (99, "8f14e45f-ceea-467f-a8f5-000000000001", "update farsteer on the hub"),
+        (PROTOCOL, "../../etc", "UUID"),
+        (PROTOCOL, "", "UUID"),
+    ],
 )
 async def test_an_incompatible_runner_is_refused_with_a_reason(
     hub: Hub, protocol: int, id: str, reason: str
@@ -263,9 +268,7 @@ async def test_cancelling_serve_disconnects_the_machine(hub: Hub) -> None:
     near, far = memory_pair()
     serving = asyncio.create_task(hub.link.serve(far, "default"))
     info = machine()
-    await near.send(Hello(machine=info, sessions={}))
-    async with asyncio.timeout(10):
-        await near.receive()
+    assert isinstance(await shake_hands(near, make_hello(info)), Welcome)
     feed = FeedRecorder(hub)
     serving.cancel()
     await asyncio.wait([serving])

@@ -18,6 +18,8 @@ from farsteer.hub import Hub
 from farsteer.hub.rules import log as log_rules
 from farsteer.hub.services import usage as usage_module
 from farsteer.hub.services.usage import UsageReports
+from farsteer.hub.store.sqlite.schema import MIGRATIONS
+from farsteer.hub.store.sqlite.usage import install
 from farsteer.link.messages import Call, EncodedEntry, Events, Reply
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import ScriptedRunner, caller
@@ -257,7 +259,8 @@ async def test_the_logs_of_an_older_hub_are_counted_when_it_is_opened(home: Path
     await hub.close()
     with sqlite3.connect(home / "hub.db") as db:
         db.execute("DROP TABLE usage")
-        db.execute("PRAGMA user_version = 2")
+        assert MIGRATIONS[2].change is install
+        install(db)
     db.close()
     hub = await Hub.open(home, OWNER_TOKEN)
     assert await UsageReports(hub.store).report(ME, group_by="session") == before

@@ -25,6 +25,7 @@ from farsteer.link.messages import (
     Hello,
     Ping,
     Pong,
+    Proof,
     Reply,
     ToHub,
     ToRunner,
@@ -181,8 +182,8 @@ class RunnerConnection:
                         self._complete(call)
                 case Ping():
                     await self._send(Pong())
-                case Hello():
-                    raise LinkClosed("the runner sent a second hello")
+                case Hello() | Proof():
+                    raise LinkClosed("the runner began a second handshake")
 
     async def _store_events(self, message: Events) -> None:
         """Hand a batch to the store. Waits while too much is uncommitted, which stops reading from the runner."""

@@ -87,7 +87,10 @@ class MachineLinks:
     async def connect(
         self, link: MachineLink, namespace: str, machine: MachineInfo, sessions: dict[str, int]
     ) -> ConnectedMachine:
-        """Make `link` the machine's link and close its previous one. Raises Forbidden as the store does."""
+        """Make `link` the machine's link and close its previous one. The machine has proved who it is.
+
+        Raises NotFound if it was removed meanwhile.
+        """
         key = (namespace, machine.id)
         previous = self._links.get(key)
         self._links[key] = link

@@ -1,12 +1,18 @@
-"""Accepts runners: performs the handshake and keeps each connection until it ends."""
+"""Accepts runners: performs the handshake and keeps each connection until it ends.
+
+A runner has to prove that it is the machine it names before anything changes: until then no other link is closed and
+nothing is stored.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 
-from farsteer.core.errors import Forbidden
+from farsteer.core.errors import Forbidden, NotFound
 from farsteer.core.ids import is_uuid
+from farsteer.core.wire import encode
 from farsteer.hub.auth.tokens import Tokens
 from farsteer.hub.feed import Feed
 from farsteer.hub.link.connection import RunnerConnection, RunnerTransport
@@ -15,10 +21,16 @@ from farsteer.hub.metrics import Metrics
 from farsteer.hub.services.messages import MessageDelivery
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import BackgroundTasks
-from farsteer.link.messages import PROTOCOL, Hello, Refused
+from farsteer.link.identity import KEY_BYTES, NONCE_BYTES, is_valid_proof
+from farsteer.link.messages import PROTOCOL, Challenge, Hello, Proof, Refused, ToHub
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed
 
 _logger = logging.getLogger(__name__)
+
+_MAX_MACHINE_BYTES = 256 * 1024
+"""The size of what a machine says about itself, agents and models included."""
+_MAX_SESSIONS = 100_000
+"""Sessions of one machine."""
 
 
 class LinkServer:
@@ -51,7 +63,7 @@ class LinkServer:
             await transport.close()
             return
         # A task of its own, so that cancelling the caller still disconnects the machine in order.
-        connection = self._tasks.spawn(self._serve(transport, namespace), "link")
+        connection = self._tasks.spawn(self._serve(transport, namespace, token_id), "link")
         self._connections[connection] = token_id
         connection.add_done_callback(lambda ended: self._connections.pop(ended, None))
         try:
@@ -75,32 +87,45 @@ class LinkServer:
                 _logger.info("closing a link because its token was revoked")
                 connection.cancel()
 
-    async def _serve(self, transport: RunnerTransport, namespace: str) -> None:
+    async def _serve(self, transport: RunnerTransport, namespace: str, token_id: str | None) -> None:
         try:
-            hello = await self._receive_hello(transport)
-            if hello is not None:
-                await self._run_connection(transport, namespace, hello)
+            receiver = IdleTimeoutReceiver(transport, self._idle_timeout)
+            hello = await receiver.receive_first()
+            if not isinstance(hello, Hello):
+                raise LinkClosed("the runner did not send hello")
+            try:
+                await self._verify(transport, receiver, namespace, hello)
+            except Forbidden as error:
+                _logger.warning(
+                    "refused a runner (token %s) as machine %.40r: %s",
+                    token_id, hello.machine.id, error.message,
+                )  # fmt: skip
+                await transport.send(Refused(reason=error.message))
+                return
+            await self._run_connection(transport, namespace, hello)
         except LinkClosed as closed:
             _logger.info("link closed: %s", closed)
+        except NotFound:
+            _logger.info("link closed: the machine was removed while it connected")
         except Exception:
             # The runner reconnects and sends again what was not acknowledged.
             _logger.exception("link failed")
         finally:
             await transport.close()
 
-    async def _receive_hello(self, transport: RunnerTransport) -> Hello | None:
-        """Return the runner's hello, or None after it was refused. Raises LinkClosed."""
-        hello = await IdleTimeoutReceiver(transport, self._idle_timeout).receive_first()
-        if not isinstance(hello, Hello):
-            raise LinkClosed("the runner did not send hello")
-        if hello.protocol != PROTOCOL:
-            reason = f"this hub speaks link protocol {PROTOCOL}, the runner {hello.protocol}"
-        elif not is_uuid(hello.machine.id):
-            reason = "a machine's id must be a UUID"
-        else:
-            return hello
-        await transport.send(Refused(reason=reason))
-        return None
+    async def _verify(
+        self, transport: RunnerTransport, receiver: IdleTimeoutReceiver[ToHub], namespace: str, hello: Hello
+    ) -> None:
+        """Let the runner prove that it is the machine it names. Raises Forbidden, or LinkClosed without an answer."""
+        _check_hello(hello)
+        machine, nonce = hello.machine, secrets.token_bytes(NONCE_BYTES)
+        await transport.send(Challenge(nonce=nonce))
+        proof = await receiver.receive_first()
+        if not isinstance(proof, Proof):
+            raise LinkClosed("the runner did not prove its identity")
+        if not is_valid_proof(hello.key, proof.signature, nonce, machine.id, transport.token_digest):
+            raise Forbidden("the runner has not proved that it has the key of this machine")
+        await self._store.enrol_machine(namespace, machine, hello.key)
 
     async def _run_connection(self, transport: RunnerTransport, namespace: str, hello: Hello) -> None:
         machine = hello.machine
@@ -114,8 +139,6 @@ class LinkServer:
             _logger.info("machine %s (%s) is connected", machine.id, machine.host)
             await self._delivery.start_all(namespace, machine.id)
             await connection.run()
-        except Forbidden as error:
-            await transport.send(Refused(reason=error.message))
         finally:
             ending = self._disconnect(connection, namespace, machine.id)
             await asyncio.shield(self._tasks.spawn(ending, f"disconnection of machine {machine.id}"))
@@ -125,3 +148,21 @@ class LinkServer:
             await self._links.disconnect(connection, namespace, machine_id)
         finally:
             await connection.close("it has ended")
+
+
+def _check_hello(hello: Hello) -> None:
+    """Raise Forbidden if this hub cannot serve the runner."""
+    if hello.protocol < PROTOCOL or len(hello.key) != KEY_BYTES:
+        raise Forbidden(
+            f"update farsteer on this machine: the hub speaks link protocol {PROTOCOL}, this runner {hello.protocol}"
+        )
+    if hello.protocol > PROTOCOL:
+        raise Forbidden(
+            f"update farsteer on the hub: it speaks link protocol {PROTOCOL}, this runner {hello.protocol}"
+        )
+    if not is_uuid(hello.machine.id):
+        raise Forbidden("a machine's id must be a UUID")
+    if len(hello.sessions) > _MAX_SESSIONS:
+        raise Forbidden(f"a machine may have {_MAX_SESSIONS} sessions; delete some")
+    if len(encode(hello.machine)) > _MAX_MACHINE_BYTES:
+        raise Forbidden(f"what the machine says about itself is larger than {_MAX_MACHINE_BYTES} bytes")

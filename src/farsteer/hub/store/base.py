@@ -320,12 +320,21 @@ class Store(Protocol):
 
     # -- machines
 
+    async def enrol_machine(self, namespace: str, machine: MachineInfo, key: bytes) -> None:
+        """Store a machine that is not known yet, with its public key. A known one must have this key.
+
+        A machine that was stored by a version without keys takes the first key it comes with.
+
+        Raises Forbidden if the machine has another key or belongs to another namespace; which of the two is not said.
+        """
+        ...
+
     async def connect_machine(
         self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
     ) -> ConnectedMachine:
         """Make `link_id` the machine's link; `sessions` are its own, with the last entry of each.
 
-        Raises Forbidden if the machine's id belongs to another namespace.
+        The caller has verified that the runner holds the machine's key. Raises NotFound if it is not enrolled.
         """
         ...
 

@@ -14,9 +14,11 @@ from farsteer.core.ids import new_id
 from farsteer.hub.rules.view import session_view
 from farsteer.hub.store.base import AppendStatus, SessionFilter, TokenRow, UsageFilter
 from farsteer.hub.store.conformance.harness import (
+    KEY,
     LINK,
     NAMESPACE,
     NEXT_LINK,
+    OTHER_KEY,
     OTHER_NAMESPACE,
     StoreContracts,
     StoreHarness,
@@ -88,7 +90,10 @@ class AccessContracts(StoreContracts):
 
     @contract
     async def test_a_machine_belongs_to_one_namespace(self, harness: StoreHarness) -> None:
-        with pytest.raises(Forbidden):
+        for key in (KEY, OTHER_KEY):
+            with pytest.raises(Forbidden):
+                await harness.store.enrol_machine(OTHER_NAMESPACE, harness.machine, key)
+        with pytest.raises(NotFound):
             await harness.store.connect_machine(OTHER_NAMESPACE, harness.machine, {}, link_id=NEXT_LINK)
         await harness.store.disconnect_machine(OTHER_NAMESPACE, harness.machine.id, link_id=NEXT_LINK)
         assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).active
@@ -99,9 +104,32 @@ class AccessContracts(StoreContracts):
         assert (await harness.append(log, log.add_messages(1))).status is AppendStatus.STORED
 
     @contract
+    async def test_a_machine_keeps_its_key(self, harness: StoreHarness) -> None:
+        published = len(harness.published)
+        machine = replace(harness.machine, name="forged")
+        with pytest.raises(Forbidden) as refused:
+            await harness.store.enrol_machine(NAMESPACE, machine, OTHER_KEY)
+        with pytest.raises(Forbidden) as foreign:
+            await harness.store.enrol_machine(OTHER_NAMESPACE, machine, OTHER_KEY)
+        assert refused.value.message == foreign.value.message, "whether another namespace has it is not said"
+        stored = await harness.store.get_machine(NAMESPACE, machine.id)
+        assert (stored.active, stored.name) == (True, None)
+        assert len(harness.published) == published
+        await harness.reopen()
+        with pytest.raises(Forbidden):
+            await harness.store.enrol_machine(NAMESPACE, machine, OTHER_KEY)
+        await harness.connect()
+
+    @contract
+    async def test_only_an_enrolled_machine_connects(self, harness: StoreHarness) -> None:
+        machine = new_machine()
+        with pytest.raises(NotFound):
+            await harness.store.connect_machine(NAMESPACE, machine, {}, link_id=NEXT_LINK)
+        assert [one.id for one in await harness.store.list_machines(NAMESPACE)] == [harness.machine.id]
+
+    @contract
     async def test_machines_are_listed_with_what_they_said_last(self, harness: StoreHarness) -> None:
-        other = new_machine()
-        await harness.store.connect_machine(NAMESPACE, other, {}, link_id=NEXT_LINK)
+        other = await harness.connect_another()
         await harness.store.disconnect_machine(NAMESPACE, other.id, link_id=NEXT_LINK)
         agent = AgentInfo(name="demo", title="Demo", available=True, version="1", capabilities=Capabilities())
         harness.machine = replace(harness.machine, agents=(agent,))

@@ -10,13 +10,11 @@ from farsteer.core import events as ev
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.store.conformance.harness import (
     NAMESPACE,
-    NEXT_LINK,
     OTHER_NAMESPACE,
     StoreContracts,
     StoreHarness,
     contract,
     new_item,
-    new_machine,
 )
 
 
@@ -80,7 +78,7 @@ class FeedContracts(StoreContracts):
     @contract
     async def test_it_is_read_by_namespace_session_and_type(self, harness: StoreHarness) -> None:
         first, second = await harness.create_session(entries=3), await harness.create_session(entries=2)
-        await harness.store.connect_machine(OTHER_NAMESPACE, new_machine(), {}, link_id=NEXT_LINK)
+        await harness.connect_another(namespace=OTHER_NAMESPACE)
         every = await harness.store.read_feed(NAMESPACE, 0)
         assert not every.more
         assert {event.namespace for event in every.events} == {NAMESPACE}

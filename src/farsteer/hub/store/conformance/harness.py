@@ -24,6 +24,8 @@ NAMESPACE = "default"
 OTHER_NAMESPACE = "other"
 LINK = 1
 NEXT_LINK = 2
+KEY = b"1" * 32
+OTHER_KEY = b"2" * 32
 
 
 class StoreFactory(Protocol):
@@ -110,7 +112,15 @@ class StoreHarness:
     # -- machine and sessions
 
     async def connect(self, link_id: int = LINK) -> None:
+        await self.store.enrol_machine(NAMESPACE, self.machine, KEY)
         await self.store.connect_machine(NAMESPACE, self.machine, {}, link_id=link_id)
+
+    async def connect_another(self, link_id: int = NEXT_LINK, namespace: str = NAMESPACE) -> MachineInfo:
+        """Connect a second machine and return it."""
+        machine = new_machine()
+        await self.store.enrol_machine(namespace, machine, OTHER_KEY)
+        await self.store.connect_machine(namespace, machine, {}, link_id=link_id)
+        return machine
 
     async def disconnect(self, link_id: int = LINK) -> None:
         await self.store.disconnect_machine(NAMESPACE, self.machine.id, link_id=link_id)

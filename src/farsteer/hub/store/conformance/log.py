@@ -18,7 +18,6 @@ from farsteer.hub.store.conformance.harness import (
     StoreContracts,
     StoreHarness,
     contract,
-    new_machine,
 )
 
 
@@ -66,8 +65,7 @@ class LogContracts(StoreContracts):
     async def test_only_the_sessions_own_machine_appends(self, harness: StoreHarness) -> None:
         log = await harness.create_session()
         entries = log.add_messages(1)
-        other = new_machine()
-        await harness.store.connect_machine(NAMESPACE, other, {}, link_id=LINK)
+        other = await harness.connect_another(LINK)
         for namespace, machine_id, session_id in (
             (NAMESPACE, other.id, log.session_id),
             (OTHER_NAMESPACE, harness.machine.id, log.session_id),

@@ -21,19 +21,34 @@ _logger = logging.getLogger(__name__)
 _SELECT = "SELECT id, active, active_at, created_at, info FROM machines"
 
 
+def enrol(tx: Transaction, namespace: str, machine: MachineInfo, key: bytes) -> None:
+    row = tx.db.execute("SELECT namespace, key FROM machines WHERE id = ?", (machine.id,)).fetchone()
+    if row is None:
+        tx.db.execute(
+            "INSERT INTO machines (id, namespace, active, active_at, created_at, info, key)"
+            " VALUES (?, ?, 0, ?, ?, ?, ?)",
+            (machine.id, namespace, tx.now, tx.now, encode(machine), key),
+        )
+    elif row[0] != namespace or row[1] not in (None, key):
+        raise Forbidden(
+            f"the hub knows machine {machine.id} by another key. If the machine was reinstalled, remove it with"
+            f" DELETE /api/machines/{machine.id} and let it connect again. If this is another machine, remove"
+            " machine-id and machine.key from its home directory, so that it gets an identity of its own"
+        )
+    elif row[1] is None:
+        tx.db.execute("UPDATE machines SET key = ? WHERE id = ?", (key, machine.id))
+
+
 def connect(
     tx: Transaction, namespace: str, machine: MachineInfo, sessions: Mapping[str, int]
 ) -> ConnectedMachine:
-    row = tx.db.execute("SELECT namespace, active FROM machines WHERE id = ?", (machine.id,)).fetchone()
-    if row is not None and row[0] != namespace:
-        raise Forbidden("this machine id belongs to another namespace")
+    was_active = read(tx.db, namespace, machine.id).active
     tx.db.execute(
-        "INSERT INTO machines (id, namespace, active, active_at, created_at, info) VALUES (?, ?, 1, ?, ?, ?)"
-        " ON CONFLICT (id) DO UPDATE SET active = 1, active_at = excluded.active_at, info = excluded.info",
-        (machine.id, namespace, tx.now, tx.now, encode(machine)),
+        "UPDATE machines SET active = 1, active_at = ?, info = ? WHERE id = ?",
+        (tx.now, encode(machine), machine.id),
     )
     _publish_machine(tx, namespace, machine.id)
-    if row is None or not row[1]:
+    if not was_active:
         _publish_sessions(tx, namespace, machine.id, reachable=True)
     rows = tx.db.execute(
         "SELECT id, phase, seq FROM sessions WHERE machine_id = ? AND namespace = ?", (machine.id, namespace)

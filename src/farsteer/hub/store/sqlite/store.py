@@ -286,6 +286,9 @@ class SqliteStore:
 
     # -- machines
 
+    async def enrol_machine(self, namespace: str, machine: MachineInfo, key: bytes) -> None:
+        await self._change(lambda tx: machines.enrol(tx, namespace, machine, key))
+
     async def connect_machine(
         self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
     ) -> ConnectedMachine:
