@@ -113,6 +113,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory in which sessions may run: neither in the home nor above it."""
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
 def free_port() -> int:
     """A free port on 127.0.0.1. For several, call tests.support.ports.free_port."""
     return ports.free_port()

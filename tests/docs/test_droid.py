@@ -18,11 +18,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "droid.md").read_text()
 
 
 @pytest.mark.slow
-def test_the_example_runs(home: Path, tmp_path: Path) -> None:
+def test_the_example_runs(home: Path, project: Path) -> None:
     (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euc", example], cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True,
+        ["bash", "-euc", example], cwd=project, env={**os.environ, "PATH": path}, capture_output=True, text=True,
         timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -19,8 +19,8 @@ from farsteer.core.events import AgentMessage, SessionEvent, SessionStatus, User
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import QueueItem
-from farsteer.core.session import SessionSpec, SessionState, StoredConversation
-from farsteer.link.messages import Call, Reply
+from farsteer.core.session import Fork, SessionSpec, SessionState, StoredConversation
+from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner.runner import Runner
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
 from tests.support.eventually import eventually
@@ -107,10 +107,8 @@ class RunnerHarness:
 
 
 @pytest.fixture
-async def harness(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[RunnerHarness]:
-    agent = ImportableAdapter(tmp_path)
+async def harness(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunnerHarness]:
+    agent = ImportableAdapter(project)
     known = registry.adapter
     monkeypatch.setattr(registry, "adapter", lambda name: agent if name == agent.name else known(name))
     harness = RunnerHarness(home, agent)
@@ -120,9 +118,9 @@ async def harness(
 
 
 async def test_a_repeated_create_resumes_the_session_and_creates_nothing(
-    harness: RunnerHarness, tmp_path: Path
+    harness: RunnerHarness, project: Path
 ) -> None:
-    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(tmp_path), agent=harness.agent.name)
+    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(project), agent=harness.agent.name)
     create = commands.Create(spec=spec)
     for _ in range(2):
         reply = await harness.call(create, spec.id)
@@ -136,8 +134,8 @@ async def test_a_repeated_create_resumes_the_session_and_creates_nothing(
     assert [plan.generation for plan in harness.agent.plans] == [1, 2]
 
 
-async def test_a_create_that_fails_leaves_no_session(harness: RunnerHarness, tmp_path: Path) -> None:
-    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(tmp_path), agent=harness.agent.name)
+async def test_a_create_that_fails_leaves_no_session(harness: RunnerHarness, project: Path) -> None:
+    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(project), agent=harness.agent.name)
     harness.agent.start_error = AgentError("broken")
     reply = await harness.call(commands.Create(spec=spec), spec.id)
     assert reply.error is not None
@@ -146,14 +144,14 @@ async def test_a_create_that_fails_leaves_no_session(harness: RunnerHarness, tmp
 
 
 async def test_a_conversation_becomes_a_session_with_its_history(
-    harness: RunnerHarness, tmp_path: Path
+    harness: RunnerHarness, project: Path
 ) -> None:
     harness.agent.store("chat-1", "what is 6 * 7?", "42")
     state = await harness.imported("chat-1")
     assert (state.status, state.seq) == (SessionStatus.STOPPED, 2)
     assert (state.native_id, state.registered) == ("chat-1", True)
     assert (state.title, state.last_message) == ("what is 6 * 7?", "42")
-    assert state.directory == str(tmp_path.resolve())
+    assert state.directory == str(project.resolve())
     assert not state.queue
     assert harness.agent.plans == [], "no process is started before there is a message"
 
@@ -207,24 +205,24 @@ async def test_a_repeated_import_returns_the_same_session(harness: RunnerHarness
     assert await harness.imported("chat-1", id=id) == first
 
 
-async def test_a_failed_import_leaves_nothing(harness: RunnerHarness, tmp_path: Path) -> None:
+async def test_a_failed_import_leaves_nothing(harness: RunnerHarness, project: Path) -> None:
     missing = await harness.import_("chat-0")
     assert missing.error is not None
     assert missing.error.code is ErrorCode.CONVERSATION_MISSING
     assert missing.logs[-1].status == "error"
     harness.agent.store("chat-1", "hello")
-    harness.agent.directory = tmp_path / "gone"
+    harness.agent.directory = project / "gone"
     nowhere = await harness.import_("chat-1")
     assert nowhere.error is not None
     assert nowhere.error.code is ErrorCode.DIRECTORY_MISSING
-    harness.agent.directory = tmp_path
+    harness.agent.directory = project
     assert (await harness.imported("chat-1")).seq == 1, "the import can be repeated"
 
 
 async def test_conversations_outside_the_roots_are_not_listed(
-    harness: RunnerHarness, home: Path, tmp_path: Path
+    harness: RunnerHarness, home: Path, project: Path
 ) -> None:
-    inside = tmp_path / "inside"
+    inside = project / "inside"
     inside.mkdir()
     await harness.runner.close()
     (home / "runner.toml").write_text(f'roots = ["{inside}"]\n')
@@ -275,13 +273,13 @@ async def test_deleting_a_session_keeps_an_imported_conversation(harness: Runner
 
 
 async def test_deleting_a_session_deletes_a_conversation_that_it_created(
-    harness: RunnerHarness, tmp_path: Path
+    harness: RunnerHarness, project: Path
 ) -> None:
-    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(tmp_path), agent=harness.agent.name)
+    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(project), agent=harness.agent.name)
     actor = await harness.runner.create_session(
         spec,
         SessionState(
-            id=spec.id, agent=harness.agent.name, directory=str(tmp_path), native_id="ours", registered=True
+            id=spec.id, agent=harness.agent.name, directory=str(project), native_id="ours", registered=True
         ),
     )
     assert not actor.state.queue
@@ -289,10 +287,8 @@ async def test_deleting_a_session_deletes_a_conversation_that_it_created(
     assert harness.agent.deleted == ["ours"]
 
 
-async def test_a_conversation_that_is_yet_to_be_forked_is_kept(
-    harness: RunnerHarness, tmp_path: Path
-) -> None:
-    place = str(tmp_path)
+async def test_a_conversation_that_is_yet_to_be_forked_is_kept(harness: RunnerHarness, project: Path) -> None:
+    place = str(project)
 
     async def session(**fields: Any) -> str:
         spec = SessionSpec(id=new_id(), machine_id="m", directory=place, agent=harness.agent.name)
@@ -313,11 +309,11 @@ async def test_an_unknown_agent_is_refused(harness: RunnerHarness) -> None:
 
 
 async def test_the_demo_agents_conversations_are_found_and_its_files_stay(
-    harness: RunnerHarness, home: Path, tmp_path: Path
+    harness: RunnerHarness, home: Path, project: Path
 ) -> None:
     native = new_id()
     folder = harness.runner.state_dir("demo")
-    history = History.create(str(folder), native, str(tmp_path))
+    history = History.create(str(folder), native, str(project))
     history.add({"role": "user", "anchor": "1", "text": "remember the blue door"})
     history.add({"role": "agent", "anchor": "2", "text": "I will"})
     (found,) = await harness.listed(agent="demo")
@@ -333,3 +329,87 @@ async def test_the_demo_agents_conversations_are_found_and_its_files_stay(
     refused = (await harness.import_("../../token", agent="demo")).error
     assert refused is not None
     assert refused.code is ErrorCode.INVALID_ID
+
+
+# -- directories
+
+
+async def create(harness: RunnerHarness, directory: Path, **fields: Any) -> Reply:
+    spec = SessionSpec(
+        id=new_id(), machine_id="m", directory=str(directory), agent=harness.agent.name, **fields
+    )
+    return await harness.call(commands.Create(spec=spec), spec.id)
+
+
+def refusal(reply: Reply) -> tuple[ErrorCode, int]:
+    assert reply.error is not None
+    return reply.error.code, reply.error.status
+
+
+NOT_ALLOWED = (ErrorCode.DIRECTORY_NOT_ALLOWED, 422)
+
+
+async def test_a_session_cannot_be_created_imported_or_extended_into_the_home(
+    harness: RunnerHarness, home: Path, project: Path
+) -> None:
+    harness.agent.store("chat-1", "hello")
+    for place in (home, home / "agents", home.parent, Path("/")):
+        (home / "agents").mkdir(exist_ok=True)
+        assert refusal(await create(harness, place)) == NOT_ALLOWED
+        assert refusal(await create(harness, project, additional_directories=(str(place),))) == NOT_ALLOWED
+        harness.agent.directory = place
+        assert refusal(await harness.import_("chat-1")) == NOT_ALLOWED
+        assert await harness.listed() == []
+    assert harness.agent.plans == []
+
+
+async def test_a_fork_cannot_move_into_the_home(harness: RunnerHarness, home: Path, project: Path) -> None:
+    fork = Fork(session_id=new_id(), seq=0, native_id=None)
+    assert refusal(await create(harness, home, fork=fork)) == NOT_ALLOWED
+
+
+async def test_a_link_swapped_in_after_the_creation_is_noticed_at_the_next_launch(
+    harness: RunnerHarness, home: Path, project: Path
+) -> None:
+    reply = await create(harness, project)
+    assert reply.state is not None
+    session = reply.state.id
+    await harness.call(commands.Stop(), session)
+    project.rmdir()
+    project.symlink_to(home)
+    assert refusal(await harness.call(commands.Resume(), session)) == NOT_ALLOWED
+    item = QueueItem(id=new_id(), text="cat token", created_at=1)
+    assert (await harness.call(commands.Send(item=item), session)).error is None
+    actor = harness.runner.actor(session)
+    assert actor is not None
+    await eventually(lambda: not actor.state.queue)
+    assert actor.state.status is SessionStatus.FAILED
+    assert "Farsteer's home" in (actor.state.error or "")
+    assert len(harness.agent.plans) == 1, "no second process was started"
+
+
+async def test_an_additional_directory_is_checked_at_each_launch(
+    harness: RunnerHarness, home: Path, project: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (tmp_path / "link").symlink_to(more)
+    reply = await create(harness, project, additional_directories=(str(tmp_path / "link"),))
+    assert reply.state is not None
+    assert harness.agent.plans[-1].additional_directories == (str(more),)
+    await harness.call(commands.Stop(), reply.state.id)
+    more.rmdir()
+    more.symlink_to(home)
+    assert refusal(await harness.call(commands.Resume(), reply.state.id)) == NOT_ALLOWED
+
+
+async def test_roots_that_have_become_narrower_hold_for_existing_sessions(
+    harness: RunnerHarness, home: Path, project: Path, tmp_path: Path
+) -> None:
+    reply = await create(harness, project)
+    assert reply.state is not None
+    await harness.runner.close()
+    (home / "runner.toml").write_text(f'roots = ["{tmp_path / "elsewhere"}"]\n')
+    await harness.open()
+    await harness.runner.handle_welcome(Welcome(acked={reply.state.id: reply.state.seq}))
+    assert refusal(await harness.call(commands.Resume(), reply.state.id)) == NOT_ALLOWED

@@ -87,14 +87,14 @@ async def test_104_bound_session_deleted(home: Path) -> None:
 
 
 async def test_105_closed_output_pipe_does_not_create_an_endless_crash_log(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CLI_API_TOKEN", "a-token-for-tests-only")
     # Everything is logged, and to a pipe that nobody reads any more.
     monkeypatch.setenv("FARSTEER_DEBUG", "1")
     port = free_port()
     read_end, write_end = os.pipe()
-    process = await start("up", "--port", str(port), cwd=tmp_path, stderr=write_end, stdout=write_end)
+    process = await start("up", "--port", str(port), cwd=project, stderr=write_end, stdout=write_end)
     os.close(write_end)
     with os.fdopen(read_end, "rb") as output:
         async with asyncio.timeout(30):
@@ -102,7 +102,7 @@ async def test_105_closed_output_pipe_does_not_create_an_endless_crash_log(
                 pass
     try:
         async with AsyncClient(f"http://127.0.0.1:{port}", "a-token-for-tests-only") as client:
-            session = await client.start(tmp_path, agent="demo")
+            session = await client.start(project, agent="demo")
             assert str(await session.ask("say one")) == "one"
             await session.send("crash")
 

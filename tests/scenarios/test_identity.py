@@ -121,19 +121,17 @@ async def test_06_never_queried_row(world: World) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stored", [False, True], ids=["no native id", "native id"])
-async def test_07_non_uuid_hub_id(home: Path, tmp_path: Path, *, stored: bool) -> None:
+async def test_07_non_uuid_hub_id(home: Path, project: Path, *, stored: bool) -> None:
     """The hub makes no such ids; a runner that is given one keeps it, and the agent gets one that it takes."""
     name, native = "cron-7-nightly", new_id()
-    demo, out, journal = RecordedDemo(), Recorder(), await Journal.open(tmp_path / "runner.db")
-    state = SessionState(id=name, agent="demo", directory=str(tmp_path))
+    demo, out, journal = RecordedDemo(), Recorder(), await Journal.open(project / "runner.db")
+    state = SessionState(id=name, agent="demo", directory=str(project))
     if stored:
-        (tmp_path / f"{native}.jsonl").write_text('{"role":"user","anchor":"u","text":"before"}\n')
-        state = SessionState(
-            id=name, agent="demo", directory=str(tmp_path), native_id=native, registered=True
-        )
-    spec = SessionSpec(id=name, machine_id="m", directory=str(tmp_path))
+        (project / f"{native}.jsonl").write_text('{"role":"user","anchor":"u","text":"before"}\n')
+        state = SessionState(id=name, agent="demo", directory=str(project), native_id=native, registered=True)
+    spec = SessionSpec(id=name, machine_id="m", directory=str(project))
     await journal.create_session(spec, state)
-    context = ActorContext(demo, str(tmp_path), LIMITS)
+    context = ActorContext(demo, str(project), LIMITS)
     actor = SessionActor(spec, SessionLog(state, journal, out), context)
     actor.run_in_background()
     for text in ("say one", "say two"):

@@ -1,8 +1,7 @@
-"""This machine: its id and key, its settings, its agents, and the directories in which sessions may run."""
+"""This machine: its id and key, its settings and its agents."""
 
 from __future__ import annotations
 
-import os
 import platform
 import socket
 from codecs import BOM_UTF8
@@ -13,7 +12,7 @@ import msgspec
 from farsteer import __version__
 from farsteer.agents import registry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
-from farsteer.core.errors import BadRequest, ErrorCode, Unprocessable
+from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.link.identity import KEY_BYTES, MachineKey
 from farsteer.storage.home import read_secret, write_secret
@@ -98,41 +97,3 @@ def preferred_agent(info: MachineInfo, settings: RunnerSettings) -> str:
         if name in installed:
             return name
     return "demo"
-
-
-def check_directory(asked: str, roots: tuple[str, ...]) -> Path:
-    """Return the real path of `asked`.
-
-    Raises Unprocessable if it is not an absolute path of a readable directory inside the roots.
-    """
-    if "\0" in asked:
-        raise Unprocessable("directory contains a NUL character", code=ErrorCode.DIRECTORY_NOT_ALLOWED)
-    path = Path(os.path.expanduser(asked))
-    if not path.is_absolute():
-        raise Unprocessable(
-            f"directory must be an absolute path, not {asked!r}", code=ErrorCode.DIRECTORY_NOT_ALLOWED
-        )
-    try:
-        real = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise Unprocessable(f"directory {asked} does not exist", code=ErrorCode.DIRECTORY_MISSING) from error
-    if not real.is_dir():
-        raise Unprocessable(f"{asked} is not a directory", code=ErrorCode.DIRECTORY_MISSING)
-    if not os.access(real, os.R_OK | os.X_OK):
-        raise Unprocessable(f"directory {asked} cannot be read", code=ErrorCode.DIRECTORY_NOT_ALLOWED)
-    if not is_inside_roots(str(real), roots):
-        raise Unprocessable(
-            f"directory {asked} is outside this machine's roots (runner.toml)",
-            code=ErrorCode.DIRECTORY_NOT_ALLOWED,
-        )
-    return real
-
-
-def is_inside_roots(directory: str, roots: tuple[str, ...]) -> bool:
-    """Return whether sessions may run in `directory`, which need not exist."""
-    if not roots:
-        return True
-    real = Path(os.path.realpath(directory))
-    return bool(directory) and any(
-        real.is_relative_to(os.path.realpath(os.path.expanduser(root))) for root in roots
-    )

@@ -18,9 +18,10 @@ from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
 from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import machine, orphans
+from farsteer.runner.directories import SessionDirectories
 from farsteer.runner.journal import Journal, StoredSession
 from farsteer.runner.link_client import Connect, LinkClient
-from farsteer.runner.machine import RunnerSettings, is_inside_roots, load_settings
+from farsteer.runner.machine import RunnerSettings, load_settings
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.session.context import ActorContext, TimeLimits
@@ -41,6 +42,7 @@ class Runner:
         self._home_id = orphans.home_id(home)
         self._lock = lock
         self.settings = settings
+        self.directories = SessionDirectories(home, settings.roots)
         self.limits = limits
         self._journal = journal
         self._outbox = Outbox()
@@ -157,8 +159,9 @@ class Runner:
             state, self._journal, self._outbox, stored.finished_items, stored.payloads, stored.drafts
         )
         context = ActorContext(
-            adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id
-        )
+            adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,
+            self.directories,
+        )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._outbox.add_session(state, log)
         return actor
@@ -200,7 +203,7 @@ class Runner:
         return [
             replace(one, session_id=self.find_session(one.agent, one.native_id))
             for one in found
-            if is_inside_roots(one.directory, self.settings.roots)
+            if self.directories.allows(one.directory)
         ]
 
     def state_dir(self, agent: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
-from farsteer.runner.machine import check_directory, preferred_agent
+from farsteer.runner.machine import preferred_agent
 from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.worktrees import create_worktree, remove_worktree
 
@@ -40,7 +41,8 @@ class SessionSetup:
         except FarsteerError as error:
             self._add_step(self._current_step, error.message, status="error", code=error.code.value)
             if self._worktree is not None:
-                await remove_worktree(self._worktree)
+                with suppress(FarsteerError):
+                    await remove_worktree(self._worktree)
             return Reply(id=call_id, error=error.record(), logs=self._steps)
         return Reply(id=call_id, logs=self._steps, state=state, seq=state.seq)
 
@@ -129,14 +131,15 @@ class SessionSetup:
 
     def _check_directory(self, wanted: str) -> Path:
         self._current_step = "directory"
-        directory = check_directory(wanted, self._runner.settings.roots)
+        directory = self._runner.directories.check(wanted)
         self._add_step("directory", f"running in {directory}")
         return directory
 
     def _complete(self, spec: SessionSpec) -> SessionSpec:
-        """Check the additional directories, and give a fork the MCP secrets that only this machine has."""
-        for directory in spec.additional_directories:
-            check_directory(directory, self._runner.settings.roots)
+        """Resolve the additional directories, and give a fork the MCP secrets that only this machine has."""
+        check = self._runner.directories.check
+        more = tuple(str(check(directory)) for directory in spec.additional_directories)
+        spec = replace(spec, additional_directories=more)
         if spec.fork is None or not spec.mcp_servers:
             return spec
         source = self._runner.actor(spec.fork.session_id)
@@ -159,9 +162,11 @@ class SessionSetup:
 
     async def _create_worktree(self, directory: Path) -> Path:
         self._current_step = "worktree"
-        worktree = self._worktree = await create_worktree(directory, self._spec.worktree_name)
+        worktree = await create_worktree(directory, self._spec.worktree_name, self._runner.directories)
+        self._worktree = worktree
         self._add_step("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
-        return Path(worktree.path)
+        # What is there now is what is launched: `<repository>-worktrees` may be a link.
+        return self._runner.directories.check(worktree.path)
 
     def _add_step(self, step: str, message: str, *, status: str = "ok", code: str | None = None) -> None:
         self._steps.append(LogLine(timestamp=now_ms(), step=step, message=message, status=status, code=code))

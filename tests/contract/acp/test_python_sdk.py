@@ -45,14 +45,14 @@ class Client:
         self.connection = conn
 
 
-async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_sdk_over_stdio(home: Path, project: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     client = Client()
     async with (
         asyncio.timeout(50),
         acp.spawn_agent_process(
             cast("acp.Client", client), sys.executable, "-m", "farsteer", "acp", "--agent", "demo",
-            env=dict(os.environ), cwd=tmp_path, use_unstable_protocol=True,
+            env=dict(os.environ), cwd=project, use_unstable_protocol=True,
         ) as (agent, process),
     ):  # fmt: skip
         hello = await agent.initialize(
@@ -62,14 +62,14 @@ async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.Log
         assert hello.agent_info.name == "farsteer"
         assert hello.agent_capabilities is not None
         assert hello.agent_capabilities.load_session
-        new = await agent.new_session(cwd=str(tmp_path), mcp_servers=[])
+        new = await agent.new_session(cwd=str(project), mcp_servers=[])
         assert new.modes is not None
         assert [option.id for option in new.config_options or []] == ["agent", "model", "effort", "mode"]
         text = acp.text_block("write a.txt x\nthink\ntodo\nsay done")
         answer = await agent.prompt(session_id=new.session_id, prompt=[text])
         assert answer.stop_reason == "end_turn"
         assert client.text().endswith("done")
-        assert (tmp_path / "a.txt").exists()
+        assert (project / "a.txt").exists()
         assert len(client.requests) == 1
         running = asyncio.create_task(
             agent.prompt(session_id=new.session_id, prompt=[acp.text_block("slow 500")])
@@ -81,11 +81,11 @@ async def test_the_sdk_over_stdio(home: Path, tmp_path: Path, caplog: pytest.Log
         listed = await agent.list_sessions()
         assert [one.session_id for one in listed.sessions] == [new.session_id]
         client.updates.clear()
-        await agent.load_session(session_id=new.session_id, cwd=str(tmp_path), mcp_servers=[])
+        await agent.load_session(session_id=new.session_id, cwd=str(project), mcp_servers=[])
         await eventually(lambda: "done" in client.text())
         assert any(update.session_update == "user_message_chunk" for update in client.updates)
         with pytest.raises(acp.RequestError):
-            await agent.load_session(session_id="nobody", cwd=str(tmp_path), mcp_servers=[])
+            await agent.load_session(session_id="nobody", cwd=str(project), mcp_servers=[])
     assert process.returncode == 0
     # The SDK logs and drops what it cannot parse.
     assert [record.message for record in caplog.records] == []

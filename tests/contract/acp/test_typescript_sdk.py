@@ -99,9 +99,9 @@ def check(report: Report, folder: Path) -> None:
         assert len(report.values(method)) == 1, method
 
 
-async def test_the_sdk_over_stdio(home: Path, tmp_path: Path) -> None:
+async def test_the_sdk_over_stdio(home: Path, project: Path) -> None:
     where = {"command": [*FARSTEER_ACP, "--agent", "demo"], **FORMS}
-    check(await run_sdk(where, ["session/new", session_params(tmp_path)], *ALL), tmp_path)
+    check(await run_sdk(where, ["session/new", session_params(project)], *ALL), project)
 
 
 async def test_the_sdk_over_the_hubs_websocket(stack: Stack) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from farsteer.agents.base import LaunchPlan
 from farsteer.core.launch import LaunchDecision, LaunchMode
-from farsteer.runner.session.context import TimeLimits
+from farsteer.runner.session.context import ActorContext, TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStopped, Mailbox
 from tests.runner.harness import SESSION
@@ -19,9 +19,13 @@ def plan(directory: Path) -> LaunchPlan:
     return LaunchPlan(session_id=SESSION, directory=str(directory), generation=1, decision=decision)
 
 
+def context(adapter: ScriptedAdapter, **limits: float) -> ActorContext:
+    return ActorContext(adapter, "", TimeLimits(**limits))
+
+
 async def test_a_start_that_is_cancelled_before_its_first_step_is_reported(tmp_path: Path) -> None:
     adapter, mailbox = ScriptedAdapter(), Mailbox()
-    handle = LaunchHandle(adapter, plan(tmp_path), mailbox, TimeLimits())
+    handle = LaunchHandle(context(adapter), plan(tmp_path), mailbox)
     handle.start()
     handle.stop("the session was deleted")
     async with asyncio.timeout(5):
@@ -36,7 +40,7 @@ async def test_an_agent_that_never_stops_is_waited_for_in_bounded_time(tmp_path:
             await asyncio.Event().wait()
 
     mailbox = Mailbox()
-    handle = LaunchHandle(ScriptedAdapter(), plan(tmp_path), mailbox, TimeLimits(stop=0.05))
+    handle = LaunchHandle(context(ScriptedAdapter(), stop=0.05), plan(tmp_path), mailbox)
     handle.set_launch(Endless(handle.plan, mailbox.sink(1)))
     handle.stop("stopped")
     async with asyncio.timeout(5):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from farsteer.agents.base import Adapter
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.wire import WireStruct
+from farsteer.runner.directories import SessionDirectories
 
 
 class TimeLimits(WireStruct):
@@ -42,6 +43,7 @@ class ActorContext:
     """Further environment variables that the owner of the machine lets agents see."""
     home_id: str = ""
     """The runner's home as the launch marks of its agents name it."""
+    directories: SessionDirectories = field(default_factory=SessionDirectories)
 
     def environment(self) -> dict[str, str]:
         """Return the part of the runner's current environment that the agent may see."""

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from farsteer.agents.base import Adapter, DeltaEmitted, Exited, Launch, LaunchPlan, Output
+from farsteer.agents.base import DeltaEmitted, Exited, Launch, LaunchPlan, Output
 from farsteer.agents.process import posix
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
-from farsteer.runner.session.context import TimeLimits
+from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStarted, LaunchStopped, Mailbox
 
 _MAX_HELD_OUTPUT = 1000
@@ -28,10 +28,9 @@ class LaunchHandle:
 
     def __init__(
         self,
-        adapter: Adapter,
+        context: ActorContext,
         plan: LaunchPlan,
         mailbox: Mailbox,
-        limits: TimeLimits,
         *,
         prewarmed: bool = False,
     ) -> None:
@@ -48,9 +47,8 @@ class LaunchHandle:
         self.restart_after_stop = False
         self.turn_end_reason = TurnEndReason.CANCELLED
         """The end of a turn that is cut short because the runner stops the process."""
-        self._adapter = adapter
+        self._context = context
         self._mailbox = mailbox
-        self._limits = limits
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -95,7 +93,8 @@ class LaunchHandle:
     async def _start(self) -> None:
         plan = self.plan
         try:
-            launch = await self._adapter.start(plan, self._mailbox.sink(plan.generation))
+            self._check_directories(plan)
+            launch = await self._context.adapter.start(plan, self._mailbox.sink(plan.generation))
         except asyncio.CancelledError:
             self._report_failure(AgentError("the start was cancelled"))
         except FarsteerError as error:
@@ -107,6 +106,12 @@ class LaunchHandle:
             )
         else:
             self._mailbox.post(LaunchStarted(plan.generation, launch))
+
+    def _check_directories(self, plan: LaunchPlan) -> None:
+        """Directories, links and mounts may have changed since the session was created."""
+        self._context.directories.check_again(plan.directory)
+        for directory in plan.additional_directories:
+            self._context.directories.check(directory)
 
     def _report_cancelled_start(self, task: asyncio.Task[None]) -> None:
         """Report a task that was cancelled before its first step and could not report by itself."""
@@ -121,8 +126,8 @@ class LaunchHandle:
 
     async def _stop(self, launch: Launch) -> None:
         try:
-            async with asyncio.timeout(self._limits.stop):
-                await launch.stop(self._limits.stop_grace)
+            async with asyncio.timeout(self._context.limits.stop):
+                await launch.stop(self._context.limits.stop_grace)
         except TimeoutError:
             _logger.error("session %s: the agent does not stop; killing its processes", self.plan.session_id)
             posix.kill_marked(self.plan.environment.get(LAUNCH_VARIABLE, "").__eq__)

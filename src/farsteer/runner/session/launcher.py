@@ -139,9 +139,7 @@ class Launcher:
         """Commit the new generation to the journal, then start the process."""
         plan = make_plan(self._spec, self._log.state, self._context)
         self._outdated = False
-        self.current = LaunchHandle(
-            self._context.adapter, plan, self._mailbox, self._context.limits, prewarmed=prewarmed
-        )
+        self.current = LaunchHandle(self._context, plan, self._mailbox, prewarmed=prewarmed)
         if prewarmed:
             self._log.update_private_state(generation=plan.generation)
             self._prewarm.expire_after(plan.generation, self._context.limits.prewarm_keep)
