@@ -26,7 +26,24 @@ async def test_tokens(hub: Stack, run_command: RunCommand, home: Path) -> None:
     assert (await run_command("token", "revoke", token_id)).code == 0
     assert (await run_command("token", "revoke", token_id)).code == 1
     assert (await run_command("token", "create", "x", "--expires", "soon")).code == 2
+    assert (await run_command("token", "create", "x", "--expires", "4000d")).code == 2
     assert OWNER not in listed.out
+
+
+async def test_token_list_and_revoke_show_the_tokens_that_a_token_made(
+    hub: Stack, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await run_command("token", "create", "parent", "--scope", "admin", "--scope", "read")
+    monkeypatch.setenv("CLI_API_TOKEN", made.out.strip())
+    await run_command("token", "create", "child", "--scope", "read")
+    monkeypatch.delenv("CLI_API_TOKEN")
+    listed = {line.split()[-1]: line.split() for line in (await run_command("token", "list")).lines}
+    parent_id = listed["parent"][0]
+    assert "owner" in listed["parent"]
+    assert parent_id in listed["child"]
+    revoked = await run_command("token", "revoke", parent_id)
+    assert "and 1 made with it" in revoked.err
+    assert len((await run_command("token", "list")).lines) == 1
 
 
 async def test_agents(hub: Stack, run_command: RunCommand) -> None:

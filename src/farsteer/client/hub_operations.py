@@ -98,8 +98,9 @@ class HubOperations:
         Args:
             label: What the token is for.
             namespace: The namespace it belongs to. Defaults to the caller's; only the owner may name another.
-            scopes: What it may do. Defaults to all scopes of the caller.
-            expires_in: Its lifetime in seconds. None means unlimited.
+            scopes: What it may do. Defaults to `read`, `write` and `approve`.
+            expires_in: Its lifetime in seconds, at most ten years. None means unlimited. A token ends with the one that
+                created it, at the latest.
 
         Raises:
             Forbidden: The caller may not create such a token.
@@ -113,7 +114,7 @@ class HubOperations:
         return await self._connection.call("POST", api_path("tokens"), api.TokenCreated, body=body)
 
     async def revoke_token(self, token_id: str) -> None:
-        """Revoke an access token and close the connections that use it.
+        """Revoke an access token and all tokens created with it, and close the connections that use them.
 
         Raises:
             NotFound: There is no such token.

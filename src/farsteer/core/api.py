@@ -22,6 +22,7 @@ from farsteer.core.wire import WireStruct
 
 MAX_TEXT = 1_000_000
 MAX_BODY = 32 * 1024 * 1024
+MAX_TOKEN_SECONDS = 10 * 365 * 86400
 
 Text = Annotated[str, Meta(min_length=1, max_length=MAX_TEXT)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -364,8 +365,11 @@ class NewToken(RequestBody):
     label: Name
     namespace: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] | None = None
     scopes: list[ScopeName] | None = None
-    expires_in: Annotated[int, Meta(ge=60)] | None = None
-    """Lifetime in seconds, or None for a token that is valid until it is revoked."""
+    expires_in: Annotated[int, Meta(ge=1, le=MAX_TOKEN_SECONDS)] | None = None
+    """Lifetime in seconds, or None for a token that is valid until it is revoked.
+
+    A token ends with the one that created it, at the latest.
+    """
 
 
 class TokenView(ResponseBody):
@@ -376,6 +380,8 @@ class TokenView(ResponseBody):
     created_at: int
     expires_at: int | None
     last_used_at: int | None
+    created_by: str | None
+    """The id of the token that created it, or `owner`. None for a token of a version that did not record this."""
 
 
 class TokenCreated(ResponseBody):

@@ -11,6 +11,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 DEFAULT_NAMESPACE = "default"
+OWNER_ID = "owner"
+"""Stands for the owner's token where a token is named by its id."""
 
 
 def new_id() -> str:

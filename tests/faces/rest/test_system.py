@@ -59,6 +59,7 @@ async def test_tokens_are_created_listed_and_revoked(stack: Stack, owner: Accoun
     assert made["token"]["label"] == "ci"
     assert made["token"]["scopes"] == ["read"]
     assert made["token"]["expiresAt"] > time.time() * 1000
+    assert made["token"]["createdBy"] == "owner"
     listed = await owner.get("/api/tokens")
     assert made["secret"] not in listed.text
     assert made["token"]["id"] in [token["id"] for token in listed.json()["tokens"]]
@@ -67,6 +68,10 @@ async def test_tokens_are_created_listed_and_revoked(stack: Stack, owner: Accoun
         {"label": "x", "scopes": ["everything"]},
         {"label": "x", "namespace": "a/b"},
         {"label": ""},
+        {"label": "x", "expiresIn": 0},
+        {"label": "x", "expiresIn": -1},
+        {"label": "x", "expiresIn": 10 * 365 * 86400 + 1},
+        {"label": "x", "expiresIn": 2**70},
     ):
         refused = await owner.post("/api/tokens", json=wrong)
         assert refused.status_code == 400, wrong

@@ -1,14 +1,21 @@
 """Access tokens, scopes and JWTs."""
 
+import asyncio
+import sqlite3
 import stat
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from farsteer.core.api import AuthRequest, NewToken
+from farsteer.core.api import AuthRequest, NewToken, TokenView
 from farsteer.core.errors import BadRequest, ErrorCode, Forbidden, NotFound, RateLimited, Unauthorized
 from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.auth.caller import ALL_SCOPES
+from farsteer.hub.store.sqlite.schema import MIGRATIONS
+from farsteer.link.transport import LinkClosed
+from farsteer.storage.migrations import migrate
 from tests.hub.conftest import OWNER_TOKEN
 from tests.hub.scripted import ScriptedRunner
 
@@ -137,6 +144,100 @@ async def test_a_revoked_token_opens_nothing_and_what_it_opened_is_closed(hub: H
     stop()
     stop_twice = hub.tokens.on_revoke(revoked.append)
     stop_twice()
+
+
+async def make_admin(hub: Hub, parent: Caller, label: str, **fields: Any) -> tuple[Caller, TokenView]:
+    made = await hub.tokens.create(
+        parent, NewToken(label=label, scopes=["admin", "read", "runner"], **fields)
+    )
+    return await sign_in(hub, made.secret), made.token
+
+
+async def test_a_token_dies_with_its_parent_and_so_does_what_it_opened(hub: Hub, home: Path) -> None:
+    owner = await sign_in(hub, OWNER_TOKEN)
+    admin, parent = await make_admin(hub, owner, "parent")
+    child_admin, child = await make_admin(hub, admin, "child")
+    made = await hub.tokens.create(child_admin, NewToken(label="grandchild", scopes=["runner"]))
+    _, sibling = await make_admin(hub, owner, "sibling")
+    assert [token.created_by for token in (parent, child, made.token, sibling)] == [
+        "owner", parent.id, child.id, "owner",
+    ]  # fmt: skip
+    runner = ScriptedRunner(hub, token_id=made.token.id)
+    await runner.connect()
+    ended: list[str] = []
+    hub.tokens.on_revoke(ended.append)
+    await hub.tokens.revoke(owner, parent.id)
+    assert set(ended) == {parent.id, child.id, made.token.id}
+    await runner.wait_closed()
+    with pytest.raises(Unauthorized):
+        await sign_in(hub, made.secret)
+    with pytest.raises(Unauthorized):
+        await hub.tokens.create(child_admin, NewToken(label="late", scopes=["read"]))
+    await hub.close()
+    again = await Hub.open(home, OWNER_TOKEN)
+    listed = (await again.tokens.list(await sign_in(again, OWNER_TOKEN))).tokens
+    assert [token.label for token in listed] == ["sibling"]
+    await again.close()
+
+
+async def test_a_token_that_is_created_while_its_parent_is_revoked_does_not_outlive_it(hub: Hub) -> None:
+    owner = await sign_in(hub, OWNER_TOKEN)
+    for first_created in (True, False):
+        admin, parent = await make_admin(hub, owner, "parent")
+        work: list[Coroutine[Any, Any, object]] = [
+            hub.tokens.create(admin, NewToken(label="child", scopes=["read"])),
+            hub.tokens.revoke(owner, parent.id),
+        ]
+        await asyncio.gather(*(work if first_created else reversed(work)), return_exceptions=True)
+        assert (await hub.tokens.list(owner)).tokens == []
+        assert await hub.store.list_tokens() == []
+
+
+async def test_a_token_expires_no_later_than_its_parent(home: Path) -> None:
+    clock = FakeClock()
+    hub = await Hub.open(home, OWNER_TOKEN, clock=clock)
+    owner = await sign_in(hub, OWNER_TOKEN)
+    admin, parent = await make_admin(hub, owner, "parent", expires_in=100)
+    assert parent.expires_at == clock.now + 100_000
+    for expires_in, expected in ((None, 100_000), (1000, 100_000), (10, 10_000)):
+        request = NewToken(label="child", scopes=["read"], expires_in=expires_in)
+        child = await hub.tokens.create(admin, request)
+        assert child.token.expires_at == clock.now + expected
+    clock.now += 100_000
+    with pytest.raises(Unauthorized):
+        await sign_in(hub, child.secret)
+    await hub.tokens.create(owner, NewToken(label="another"))
+    assert [token.label for token in (await hub.tokens.list(owner)).tokens] == ["another"]
+    await hub.close()
+
+
+async def test_a_link_whose_token_is_revoked_while_it_is_accepted_is_closed(hub: Hub) -> None:
+    owner = await sign_in(hub, OWNER_TOKEN)
+    _, token = await make_admin(hub, owner, "runner")
+    await hub.tokens.revoke(owner, token.id)
+    runner = ScriptedRunner(hub, token_id=token.id)
+    with pytest.raises(LinkClosed):
+        await runner.connect()
+
+
+async def test_the_owners_tokens_survive_a_new_owner_token(hub: Hub, home: Path) -> None:
+    made = await hub.tokens.create(await sign_in(hub, OWNER_TOKEN), NewToken(label="phone"))
+    await hub.close()
+    again = await Hub.open(home, "another-token-of-the-owner")
+    assert (await sign_in(again, made.secret)).label == "phone"
+    await again.close()
+
+
+async def test_the_tokens_of_an_older_hub_are_kept_and_have_no_creator(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    with sqlite3.connect(home / "hub.db", isolation_level=None) as db:
+        migrate(db, MIGRATIONS[:3])
+        db.execute("INSERT INTO tokens VALUES ('t', x'00', 'old', 'default', 'read', 1, NULL, NULL)")
+    db.close()
+    hub = await Hub.open(home, OWNER_TOKEN)
+    [old] = (await hub.tokens.list(await sign_in(hub, OWNER_TOKEN))).tokens
+    assert (old.label, old.created_by) == ("old", None)
+    await hub.close()
 
 
 async def test_a_link_needs_the_scope_runner(hub: Hub) -> None:

@@ -29,7 +29,8 @@ actions:
   show-path             print the path of the owner's token file (the default)
   create LABEL          create a token and print its secret, only this once
   list                  list all tokens
-  revoke ID             revoke a token and close the connections that use it
+  revoke ID             revoke a token and all tokens made with it, and close the
+                        connections that use them
 """
 
 EXAMPLES = """\
@@ -63,10 +64,12 @@ def token_command(argv: Sequence[str]) -> int:
         "--scope",
         action="append",
         metavar="S",
-        help="create: scope of the token; may be repeated (default: all of yours)",
+        help="create: scope of the token; may be repeated (default: read, write and approve)",
     )
     parser.add_argument(
-        "--expires", metavar="TIME", help="create: lifetime, such as 30d, 12h or 90m (default: unlimited)"
+        "--expires",
+        metavar="TIME",
+        help="create: lifetime, such as 30d, 12h or 90m; a token ends with the one that made it (default: unlimited)",
     )
     arguments = parser.parse_intermixed_args(argv)
     if (arguments.value is not None) != (arguments.action in ("create", "revoke")):
@@ -109,7 +112,7 @@ async def _run_action(arguments: argparse.Namespace) -> int:
 
 async def _print_list(client: AsyncClient) -> None:
     rows = [_row(token) for token in await client.tokens()]
-    header = ("ID", "NAMESPACE", "MADE", "USED", "EXPIRES", "SCOPES", "LABEL")
+    header = ("ID", "NAMESPACE", "MADE", "BY", "USED", "EXPIRES", "SCOPES", "LABEL")
     print(table([header, *rows], get_terminal_size().columns))
 
 
@@ -118,6 +121,7 @@ def _row(token: TokenView) -> tuple[str, ...]:
         token.id[:8],
         token.namespace,
         ago(token.created_at),
+        token.created_by[:8] if token.created_by else "unknown",
         ago(token.last_used_at) if token.last_used_at else "never",
         _format_date(token.expires_at) if token.expires_at else "never",
         ",".join(token.scopes),
@@ -126,13 +130,22 @@ def _row(token: TokenView) -> tuple[str, ...]:
 
 
 async def _revoke(client: AsyncClient, given: str) -> None:
-    found = [token for token in await client.tokens() if token.id.startswith(given)]
+    tokens = await client.tokens()
+    found = [token for token in tokens if token.id.startswith(given)]
     if len(found) != 1:
         raise NotFound(
             f"{len(found) or 'no'} token ids start with {given!r}: `farsteer token list` lists them"
         )
     await client.revoke_token(found[0].id)
-    print(f"revoked {clean_line(found[0].label)!r}", file=sys.stderr)
+    others = len(_descendants(found[0].id, tokens))
+    made = f" and {others} made with it" if others else ""
+    print(f"revoked {clean_line(found[0].label)!r}{made}", file=sys.stderr)
+
+
+def _descendants(token_id: str, tokens: list[TokenView]) -> set[str]:
+    """Return the ids of the tokens that were created with this one, directly or not."""
+    children = {token.id for token in tokens if token.created_by == token_id}
+    return children.union(*(_descendants(child, tokens) for child in children))
 
 
 def _format_date(milliseconds: int) -> str:

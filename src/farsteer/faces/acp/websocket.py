@@ -57,6 +57,9 @@ class AcpEndpoint:
                 serving.cancel()
 
         unsubscribe = tokens.on_revoke(on_revoke)
+        if not tokens.is_valid(caller.token_id):
+            # It was revoked while the connection was being accepted.
+            serving.cancel()
         try:
             await asyncio.wait([serving])
             await close_websocket(socket, _POLICY_VIOLATION)

@@ -45,14 +45,15 @@ TOKEN_ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="POST", path="/api/tokens", handler=create_token, scope=Scope.ADMIN,
         body=NewToken, response=TokenCreated, status=201,
         tag="Access tokens", summary="Create an access token",
-        description="The token belongs to one namespace and is limited to its scopes. The secret is returned only "
-        "in this response.",
+        description="The token belongs to one namespace and is limited to its scopes, which must be among your own. "
+        "It expires no later than your token and is revoked with it. The secret is returned only in this response.",
         example={"label": "build server", "scopes": ["read", "write"]},
     ),
     Endpoint(
         method="DELETE", path="/api/tokens/{tokenId}", handler=revoke_token, scope=Scope.ADMIN,
         response=Done,
         tag="Access tokens", summary="Revoke an access token",
-        description="Its JWTs become invalid and its live connections are closed at once.",
+        description="All tokens that were created with it are revoked too. Their JWTs become invalid and their live "
+        "connections are closed at once.",
     ),
 )  # fmt: skip

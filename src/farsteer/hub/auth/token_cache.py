@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from farsteer.core.clock import Clock
+from farsteer.core.errors import NotFound
+from farsteer.core.ids import OWNER_ID
 from farsteer.hub.store.base import Store, TokenRow
 from farsteer.hub.tasks import BackgroundTasks
 
@@ -63,13 +65,18 @@ class TokenCache:
         return self._by_id.values()
 
     async def add(self, row: TokenRow) -> None:
+        """Store a token. Raises NotFound if the token that created it was removed in the meantime."""
         await self._store.add_token(row)
+        if row.created_by not in (None, OWNER_ID) and row.created_by not in self._by_id:
+            # Removed after the new row was stored: the store has deleted both.
+            raise NotFound("the token that creates this one does not exist any more")
         self._put(row)
         self._remove_expired()
 
-    async def remove(self, row: TokenRow) -> None:
-        await self._store.delete_token(row.id)
-        self._drop(row)
+    async def remove(self, token_id: str) -> None:
+        """Remove a token and all tokens that were created with it."""
+        for removed in await self._store.delete_token(token_id):
+            self._drop(removed)
 
     def mark_used(self, row: TokenRow) -> None:
         """Update `last_used_at`, at most once a minute and in the background."""
@@ -88,12 +95,13 @@ class TokenCache:
         self._by_id[row.id] = row
         self._by_digest[row.digest] = row
 
-    def _drop(self, row: TokenRow) -> None:
-        if self._by_id.pop(row.id, None) is None:
+    def _drop(self, token_id: str) -> None:
+        row = self._by_id.pop(token_id, None)
+        if row is None:
             return
         del self._by_digest[row.digest]
         for callback in tuple(self._remove_callbacks):
-            callback(row.id)
+            callback(token_id)
 
     def _is_expired(self, row: TokenRow) -> bool:
         return row.expires_at is not None and row.expires_at <= self._clock()
@@ -103,8 +111,8 @@ class TokenCache:
         self.close()
         for row in [row for row in self._by_id.values() if self._is_expired(row)]:
             _logger.info("token %r has expired", row.label)
-            self._drop(row)
-            self._tasks.spawn(self._store.delete_token(row.id), "removal of an expired token")
+            self._drop(row.id)
+            self._tasks.spawn(self.remove(row.id), "removal of an expired token")
         expiries = [row.expires_at for row in self._by_id.values() if row.expires_at is not None]
         if expiries:
             seconds = min((min(expiries) - self._clock()) / 1000, _MAX_TIMER_SECONDS)

@@ -26,7 +26,7 @@ from farsteer.core.api import (
 )
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthorized
-from farsteer.core.ids import DEFAULT_NAMESPACE, is_namespace, new_id
+from farsteer.core.ids import DEFAULT_NAMESPACE, OWNER_ID, is_namespace, new_id
 from farsteer.hub.auth.caller import ALL_SCOPES, Caller, Scope
 from farsteer.hub.auth.jwt import LIFETIME_MS, JwtCodec
 from farsteer.hub.auth.rate_limit import FailureLimit
@@ -106,9 +106,13 @@ class Tokens:
     def verify(self, jwt: str) -> Caller:
         """Return the caller of a JWT. Raises Unauthorized if it is invalid, expired (`token_expired`) or revoked."""
         caller = self._jwts.verify(jwt)
-        if caller.token_id != self._owner_id and caller.token_id not in self._cache:
-            raise Unauthorized("this token was revoked")
+        if not self.is_valid(caller.token_id):
+            raise _revoked()
         return caller
+
+    def is_valid(self, token_id: str) -> bool:
+        """Return whether the token is the owner's, or one that is neither revoked nor expired."""
+        return token_id == self._owner_id or token_id in self._cache
 
     def authenticate(self, token: str, address: str = "") -> Caller:
         """Return the caller of an access token or of a JWT, for protocols without a sign-in step."""
@@ -164,7 +168,11 @@ class Tokens:
     # Management of created tokens.
 
     async def create(self, caller: Caller, request: NewToken) -> TokenCreated:
-        """Create a token. Its scopes must be among the caller's own."""
+        """Create a token. Its scopes must be among the caller's own, and it ends with the caller's token.
+
+        Raises Forbidden for a scope or namespace that the caller lacks, and Unauthorized if the caller's token is
+        revoked in the meantime.
+        """
         caller.require(Scope.ADMIN)
         namespace = caller.namespace if request.namespace is None else request.namespace
         if not is_namespace(namespace):
@@ -178,6 +186,9 @@ class Tokens:
             raise Conflict(f"this namespace has {MAX_TOKENS} tokens already; revoke some")
         secret = PREFIX + secrets.token_urlsafe(32)
         now = self._clock()
+        expiries = [self._expiry(caller)]
+        if request.expires_in is not None:
+            expiries.append(now + request.expires_in * 1000)
         row = TokenRow(
             id=new_id(),
             digest=_digest(secret),
@@ -185,10 +196,23 @@ class Tokens:
             namespace=namespace,
             scopes=tuple(scope.value for scope in scopes),
             created_at=now,
-            expires_at=None if request.expires_in is None else now + request.expires_in * 1000,
+            expires_at=min((expiry for expiry in expiries if expiry is not None), default=None),
+            created_by=OWNER_ID if caller.owner else caller.token_id,
         )
-        await self._cache.add(row)
+        try:
+            await self._cache.add(row)
+        except NotFound:
+            raise _revoked() from None
         return TokenCreated(token=_token_view(row), secret=secret)
+
+    def _expiry(self, caller: Caller) -> int | None:
+        """Return when the caller's token expires, or None. The caller's own expiry is that of its JWT."""
+        if caller.owner:
+            return None
+        row = self._cache.get(caller.token_id)
+        if row is None:
+            raise _revoked()
+        return row.expires_at
 
     async def list(self, caller: Caller) -> TokensResponse:
         caller.require(Scope.ADMIN)
@@ -196,12 +220,12 @@ class Tokens:
         return TokensResponse(tokens=[_token_view(row) for row in rows])
 
     async def revoke(self, caller: Caller, token_id: str) -> Done:
-        """Remove a token and close what it opened. Raises NotFound."""
+        """Remove a token and all tokens that were created with it, and close what they opened. Raises NotFound."""
         caller.require(Scope.ADMIN)
         row = self._cache.get(token_id)
         if row is None or not _may_manage(caller, row.namespace):
             raise NotFound("no such token")
-        await self._cache.remove(row)
+        await self._cache.remove(row.id)
         return Done()
 
 
@@ -225,6 +249,10 @@ def _may_manage(caller: Caller, namespace: str) -> bool:
     return namespace == caller.namespace or (caller.owner and caller.namespace == DEFAULT_NAMESPACE)
 
 
+def _revoked() -> Unauthorized:
+    return Unauthorized("this token was revoked")
+
+
 def _parse_scopes(names: list[str] | None) -> list[Scope]:
     if names is None:
         return list(_DEFAULT_SCOPES)
@@ -246,4 +274,5 @@ def _token_view(row: TokenRow) -> TokenView:
         created_at=row.created_at,
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
+        created_by=row.created_by,
     )

@@ -55,11 +55,14 @@ class LinkServer:
         self._connections: dict[asyncio.Task[None], str | None] = {}
         """The task of each connection, with the id of the token that it was opened with."""
         self._closing = False
+        self._tokens = tokens
         tokens.on_revoke(self._close_connections_of)
 
     async def serve(self, transport: RunnerTransport, namespace: str, *, token_id: str | None = None) -> None:
         """Serve one runner and return when its connection has ended, at the latest when the token is revoked."""
-        if self._closing:
+        # A token may be revoked while its connection is being accepted.
+        revoked = token_id is not None and not self._tokens.is_valid(token_id)
+        if self._closing or revoked:
             await transport.close()
             return
         # A task of its own, so that cancelling the caller still disconnects the machine in order.

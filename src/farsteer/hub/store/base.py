@@ -116,6 +116,8 @@ class TokenRow(Struct, frozen=True):
     created_at: int
     expires_at: int | None = None
     last_used_at: int | None = None
+    created_by: str | None = None
+    """The id of the token that created it, or OWNER_ID. None if that was not recorded."""
 
 
 class SessionFilter(Struct, frozen=True):
@@ -352,8 +354,12 @@ class Store(Protocol):
 
     async def list_tokens(self) -> list[TokenRow]: ...
 
-    async def add_token(self, token: TokenRow) -> None: ...
+    async def add_token(self, token: TokenRow) -> None:
+        """Raises NotFound if the token that created it is not stored any more."""
+        ...
 
-    async def delete_token(self, token_id: str) -> None: ...
+    async def delete_token(self, token_id: str) -> list[str]:
+        """Delete a token and all tokens that were created with it, directly or not. Return the ids of all."""
+        ...
 
     async def record_token_use(self, token_id: str, at: int) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import Forbidden, NotFound
 from farsteer.core.events import SessionStatus
-from farsteer.core.ids import new_id
+from farsteer.core.ids import OWNER_ID, new_id
 from farsteer.hub.rules.view import session_view
 from farsteer.hub.store.base import AppendStatus, SessionFilter, TokenRow, UsageFilter
 from farsteer.hub.store.conformance.harness import (
@@ -166,6 +167,34 @@ class AccessContracts(StoreContracts):
         await harness.store.add_token(first)
         assert await harness.store.list_tokens() == [first, second]
         await harness.store.record_token_use(first.id, 7)
-        await harness.store.delete_token(second.id)
-        await harness.store.delete_token(second.id)
+        assert await harness.store.delete_token(second.id) == [second.id]
+        assert await harness.store.delete_token(second.id) == []
         assert await harness.store.list_tokens() == [replace(first, last_used_at=7)]
+
+    @contract
+    async def test_a_token_is_deleted_with_all_that_descend_from_it(self, harness: StoreHarness) -> None:
+        parent, child, grandchild, sibling = (
+            TokenRow(name, name.encode(), name, NAMESPACE, ("admin",), created_at=n, created_by=by)
+            for n, (name, by) in enumerate(
+                [("parent", OWNER_ID), ("child", "parent"), ("grandchild", "child"), ("sibling", OWNER_ID)]
+            )
+        )
+        for token in (parent, child, grandchild, sibling):
+            await harness.store.add_token(token)
+        assert await harness.store.list_tokens() == [parent, child, grandchild, sibling]
+        assert set(await harness.store.delete_token(parent.id)) == {parent.id, child.id, grandchild.id}
+        assert await harness.store.list_tokens() == [sibling]
+
+    @contract
+    async def test_a_token_that_is_gone_creates_none(self, harness: StoreHarness) -> None:
+        parent = TokenRow(new_id(), b"1", "parent", NAMESPACE, ("admin",), created_at=1, created_by=OWNER_ID)
+        child = TokenRow(new_id(), b"2", "child", NAMESPACE, ("read",), created_at=2, created_by=parent.id)
+        await harness.store.add_token(parent)
+        # Both are under way at once: the store decides in one order.
+        await asyncio.gather(harness.store.delete_token(parent.id), _refused(harness.store.add_token(child)))
+        assert await harness.store.list_tokens() == []
+
+
+async def _refused(attempt: Awaitable[object]) -> None:
+    with pytest.raises(NotFound):
+        await attempt

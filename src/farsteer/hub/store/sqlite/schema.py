@@ -123,4 +123,6 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(3, usage.install),
     # The public key of the machine. NULL until a machine of an older version connects with one.
     Migration(4, "ALTER TABLE machines ADD COLUMN key BLOB"),
+    # Who created a token is not known for those that exist already.
+    Migration(5, "ALTER TABLE tokens ADD COLUMN created_by TEXT"),
 )

@@ -315,8 +315,8 @@ class SqliteStore:
     async def add_token(self, token: TokenRow) -> None:
         await self._change(partial(tokens.insert, token=token))
 
-    async def delete_token(self, token_id: str) -> None:
-        await self._change(partial(tokens.delete, token_id=token_id))
+    async def delete_token(self, token_id: str) -> list[str]:
+        return await self._change(partial(tokens.delete, token_id=token_id))
 
     async def record_token_use(self, token_id: str, at: int) -> None:
         await self._change(partial(tokens.record_use, token_id=token_id, at=at))
