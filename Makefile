@@ -24,7 +24,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test test-faults test-agents audit bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test test-faults test-agents fuzz audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,12 @@ test: lint types ## lint, types and all tests that need no vendor CLI
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
 test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions
 	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/faces/acp/test_soak.py </dev/null
+
+# SECONDS of all faces together, SEED=7 for other mutations, FACE=acp for one face (http, rest, sse, socketio, acp, link,
+# stdio, agent, all).
+SECONDS ?= 300
+fuzz: setup ## mutated input for every face of real processes, beside a client that must never fail
+	@FUZZ_SECONDS=$(SECONDS) FUZZ_FACE=$(FACE) $(PYTEST) -m faults -rP $(if $(SEED),--endurance-seed $(SEED)) tests/fuzz </dev/null
 
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null
