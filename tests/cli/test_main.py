@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -79,18 +80,42 @@ def test_an_unknown_command(name: str, hint: str, capsys: pytest.CaptureFixture[
     assert said.out == ""
 
 
-async def test_without_a_hub_it_says_how_to_start_one(home: Path, free_port: int) -> None:
+async def test_without_a_hub_it_says_how_to_start_one(
+    home: Path, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result = await farsteer("sessions")
     assert (result.code, result.out) == (3, "")
     assert "farsteer up" in result.err
     assert len(result.err.splitlines()) == 1
-    (home / "token").write_text("t")
+    monkeypatch.setenv("CLI_API_TOKEN", "t")
     result = await farsteer("sessions", "--hub", f"http://127.0.0.1:{free_port}")
     assert result.code == 3
     assert result.err == (
         f"farsteer: no hub at http://127.0.0.1:{free_port}: nothing listens there; "
         "start a hub with `farsteer up`, or choose another with --hub\n"
     )
+
+
+@pytest.mark.slow
+async def test_a_foreign_hub_does_not_get_the_token_of_the_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(65536))
+        writer.close()
+
+    (home / "token").write_text("the-owner-token-of-this-home")
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as trap:
+        url = f"http://127.0.0.1:{trap.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("FARSTEER_HUB", url)
+        for command in (["sessions"], ["exec", "hello"], ["runner"], ["token", "list"]):
+            result = await farsteer(*command)
+            assert result.code != 0
+            assert f"`farsteer login --hub {url}`" in result.err
+            assert "the-owner-token" not in result.out + result.err
+    assert heard == []
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from farsteer.client.config import hub_file
 from tests.cli.conftest import RunCommand
 from tests.support.stack import OWNER, Stack
 
@@ -79,6 +81,7 @@ async def test_the_doctor_says_how_to_fix_problems(
     (home / "token").write_text("secret-token")
     (home / "token").chmod(0o644)
     home.chmod(0o755)
+    hub_file(home).write_text(json.dumps({"url": f"http://127.0.0.1:{free_port}", "pid": os.getpid()}))
     result = await run_command("doctor", "--hub", f"http://127.0.0.1:{free_port}")
     assert result.code == 1
     assert f"chmod 600 {home / 'token'}" in result.out

@@ -9,6 +9,8 @@ import pytest
 from farsteer.client.config import DEFAULT_URL, check_url, find_token, find_url, is_loopback, running_hub
 from farsteer.core.errors import BadRequest, Unauthorized
 
+HUB = "http://127.0.0.1:4000"
+
 
 def write_hub(home: Path, url: str, pid: int) -> None:
     (home / "hub.json").write_text(json.dumps({"url": url, "pid": pid}))
@@ -42,14 +44,68 @@ def test_the_file_of_a_dead_hub_is_ignored(home: Path) -> None:
     assert find_url() == DEFAULT_URL
 
 
-def test_token_as_given_then_environment_then_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_as_given_then_environment_then_login_then_file(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_hub(home, HUB, os.getpid())
     with pytest.raises(Unauthorized, match="CLI_API_TOKEN"):
-        find_token()
+        find_token(HUB)
     (home / "token").write_text("from-file\n")
-    assert find_token() == "from-file"
+    assert find_token(HUB) == "from-file"
+    (home / "login.json").write_text(json.dumps({"url": HUB, "token": "from-login"}))
+    assert find_token(HUB) == "from-login"
     monkeypatch.setenv("CLI_API_TOKEN", "from-environment")
-    assert find_token() == "from-environment"
-    assert find_token("given") == "given"
+    assert find_token(HUB) == "from-environment"
+    assert find_token(HUB, "given") == "given"
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example", "http://127.0.0.1:4001", "http://[::1]:4000", "https://127.0.0.1:4000",
+        "http://127.0.0.1:4000/prefix", "http://127.0.0.1:4000@evil.example",
+    ],
+)  # fmt: skip
+def test_the_owner_token_of_a_home_goes_to_no_other_hub(
+    home: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: str
+) -> None:
+    (home / "token").write_text("the-owner-token-of-this-home")
+    (home / "login.json").write_text(json.dumps({"url": "https://team.example", "token": "of-the-team"}))
+    write_hub(home, HUB, os.getpid())
+    monkeypatch.setenv("FARSTEER_HUB", elsewhere)
+    monkeypatch.setenv("FARSTEER_ALLOW_INSECURE", "1")
+    with pytest.raises(Unauthorized, match="farsteer login --hub") as refused:
+        find_token(find_url())
+    assert "the-owner-token" not in refused.value.message
+    assert find_token("https://team.example") == "of-the-team"
+
+
+def test_the_owner_token_is_not_sent_to_the_address_of_a_hub_that_does_not_run(home: Path) -> None:
+    """Another user's program may listen there now."""
+    (home / "token").write_text("the-owner-token-of-this-home")
+    with pytest.raises(Unauthorized, match="farsteer login --hub"):
+        find_token(find_url())
+
+
+def test_a_process_of_another_user_is_not_the_hub_of_this_home(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", kill)
+    write_hub(home, HUB, os.getpid())
+    assert running_hub(home) is None
+
+
+@pytest.mark.parametrize(
+    "given", ["http://localhost:4000", "http://LOCALHOST:4000/", "http://127.0.0.1:4000/"]
+)
+def test_other_names_of_the_running_hub_mean_its_own_address(home: Path, given: str) -> None:
+    (home / "token").write_text("the-owner-token-of-this-home")
+    write_hub(home, HUB, os.getpid())
+    assert find_url(given) == HUB
+    assert find_token(find_url(given)) == "the-owner-token-of-this-home"
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ import psutil
 import pytest
 
 from farsteer import AsyncClient
-from farsteer.client.config import find_token
+from farsteer.client.config import HubFile, find_token, hub_file
 from farsteer.core.api import SendMessage
 from farsteer.core.errors import Conflict, FarsteerError
 from farsteer.core.events import TurnEnd, UserMessage
+from farsteer.core.wire import encode
 from farsteer.hub import Hub
 from farsteer.hub.auth.secrets import load_owner_token
 from farsteer.runner.machine import load_settings
@@ -350,8 +351,9 @@ def test_83_bom_index_loads(home: Path) -> None:
     """Our index is a database; what a person's editor may put a byte order mark into is settings and token."""
     (home / "runner.toml").write_bytes(b"\xef\xbb\xbfname = 'box'\r\n")
     assert load_settings(home).name == "box"
-    (home / "token").write_bytes(b"\xef\xbb\xbfthe-token\r\n")
-    assert load_owner_token(home) == find_token() == "the-token"
+    (home / "token").write_bytes(b"\xef\xbb\xbf" + OWNER.encode() + b"\r\n")
+    hub_file(home).write_bytes(encode(HubFile(url="http://127.0.0.1:1", pid=os.getpid())))
+    assert load_owner_token(home) == find_token("http://127.0.0.1:1") == OWNER
 
 
 async def test_84_delete_the_current_session_while_its_owner_holds_it_in_memory(home: Path) -> None:

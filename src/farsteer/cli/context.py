@@ -42,7 +42,8 @@ def add_hub_option(parser: argparse.ArgumentParser) -> None:
         "--hub",
         metavar="URL",
         help="hub to use (default: $FARSTEER_HUB, else the hub that runs on the home directory, else the hub "
-        "of `farsteer login`, else http://127.0.0.1:3006)",
+        "of `farsteer login`, else http://127.0.0.1:3006); one that does not run on the home directory needs "
+        "`farsteer login` or $CLI_API_TOKEN",
     )
 
 
@@ -65,7 +66,7 @@ def hub_client(arguments: argparse.Namespace) -> AsyncClient:
     """Return a client of the hub that `--hub`, the environment or the home directory name.
 
     Raises:
-        Unavailable: There is no access token because no hub has run on this home directory yet.
+        Unavailable: No hub is named, and none runs on this home directory.
         Unauthorized: A hub is known, but there is no access token for it.
     """
     from farsteer.client import AsyncClient
@@ -76,7 +77,9 @@ def hub_client(arguments: argparse.Namespace) -> AsyncClient:
     except Unauthorized:
         if arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home):
             raise
-        raise Unavailable(f"no hub has run on {home} yet: start one with `farsteer up`") from None
+        raise Unavailable(
+            f"no hub runs on {home}: start one with `farsteer up`, or use another after `farsteer login`"
+        ) from None
 
 
 def has_external_hub(arguments: argparse.Namespace) -> bool:

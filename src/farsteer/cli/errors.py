@@ -11,7 +11,8 @@ from farsteer.core.text import clean_line
 
 HINTS = {
     ErrorCode.UNAVAILABLE: "start a hub with `farsteer up`, or choose another with --hub",
-    ErrorCode.UNAUTHORIZED: "the access token comes from $CLI_API_TOKEN or the token file in $FARSTEER_HOME",
+    ErrorCode.UNAUTHORIZED: "the access token comes from $CLI_API_TOKEN, `farsteer login` or the home directory of "
+    "the hub",
     ErrorCode.MACHINE_OFFLINE: "run `farsteer runner --hub URL` on that machine",
     ErrorCode.AGENT_UNKNOWN: "`farsteer agents` lists the agents",
     ErrorCode.AGENT_NOT_INSTALLED: "`farsteer agents` says how to install it",

@@ -56,7 +56,8 @@ first steps:
 
 Data and the access token are stored in $FARSTEER_HOME (default: ~/.farsteer).
 Commands use the hub that `farsteer up` runs there. To use another hub, pass
---hub URL or set $FARSTEER_HUB, and set $CLI_API_TOKEN to its access token.
+--hub URL or set $FARSTEER_HUB, after `farsteer login --hub URL` or with its
+access token in $CLI_API_TOKEN. The token stored here goes to no other hub.
 
 exit codes: 0 success, 1 failure, 2 wrong usage, 3 no hub or machine reachable,
 4 exec denied an approval because nobody could answer it, 130 interrupted.

@@ -40,8 +40,8 @@ class AsyncClient(HubOperations, MessageOperations):
     Args:
         url: The address of the hub. Defaults to `$FARSTEER_HUB`, the hub that runs on this machine's home directory,
             the hub of `farsteer login`, or `http://127.0.0.1:3006`, in this order.
-        token: The access token. Defaults to `$CLI_API_TOKEN`, the token of `farsteer login`, or the token file in the
-            home directory.
+        token: The access token. Defaults to `$CLI_API_TOKEN`, the token of `farsteer login` for this hub, or the token
+            file in the home directory if the hub runs on it.
         allow_insecure: Allow unencrypted http to another machine.
         transport: An httpx transport to send requests by, for tests and unusual networks.
 
@@ -59,7 +59,7 @@ class AsyncClient(HubOperations, MessageOperations):
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         address = find_url(url, allow_insecure=allow_insecure)
-        self._connection = RestConnection(address, find_token(token, address), transport=transport)
+        self._connection = RestConnection(address, find_token(address, token), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
 
     @property

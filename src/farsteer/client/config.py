@@ -70,7 +70,7 @@ def _is_running(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        return False  # another user's process has got the number of a hub that was killed
     return True
 
 
@@ -83,18 +83,28 @@ def find_url(url: str | None = None, *, allow_insecure: bool = False) -> str:
     Raises:
         BadRequest: As `check_url`.
     """
+    running, login = running_hub(home_dir()), stored_login(home_dir())
     url = url or os.environ.get("FARSTEER_HUB")
     if url:
-        return check_url(url, allow_insecure=allow_insecure).rstrip("/")
-    running, login = running_hub(home_dir()), stored_login(home_dir())
+        given = check_url(url, allow_insecure=allow_insecure).rstrip("/")
+        return running.url if running and _is_same_hub(given, running.url) else given
     return running.url if running else login.url if login else DEFAULT_URL
 
 
-def find_token(token: str | None = None, url: str | None = None) -> str:
-    """Return the access token to use.
+def _is_same_hub(given: str, running: str) -> bool:
+    """Whether an address is that of the running hub, which then replaces it: `localhost` may have two addresses."""
+    left, right = urlsplit(given), urlsplit(running)
+    if (left.scheme, left.port, left.path) != (right.scheme, right.port, right.path):
+        return False
+    return left.hostname == right.hostname or (left.hostname == "localhost" and is_loopback(running))
 
-    That is the first of: `token`, `$CLI_API_TOKEN`, the token of `farsteer login` if that was for the hub at `url`,
-    and the token file of the home directory.
+
+def find_token(url: str, token: str | None = None) -> str:
+    """Return the access token for the hub at `url`, as `find_url` returns it.
+
+    That is the first of: `token`, `$CLI_API_TOKEN`, the token of `farsteer login` if that was for this hub, and the
+    token file of the home directory if this hub runs on it. That file holds the owner's token, so that it goes to no
+    other hub.
 
     Raises:
         Unauthorized: There is none, or the token file cannot be read.
@@ -102,10 +112,16 @@ def find_token(token: str | None = None, url: str | None = None) -> str:
     token = token or os.environ.get("CLI_API_TOKEN")
     if token:
         return token.strip()
-    login = stored_login(home_dir())
+    home = home_dir()
+    login, running = stored_login(home), running_hub(home)
     if login is not None and login.url == url:
         return login.token
-    path = token_file(home_dir())
+    if running is None or running.url != url:
+        raise Unauthorized(
+            f"no access token for {url}: run `farsteer login --hub {url}`, or set CLI_API_TOKEN to a token of that hub "
+            f"(the token in {home} is sent only to the hub that runs there)"
+        )
+    path = token_file(home)
     try:
         stored = path.read_text(encoding="utf-8-sig").strip()
     except FileNotFoundError:

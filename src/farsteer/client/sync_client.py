@@ -202,8 +202,8 @@ class Client:
     Args:
         url: The address of the hub. Defaults to `$FARSTEER_HUB`, the hub that runs on this machine's home directory,
             the hub of `farsteer login`, or `http://127.0.0.1:3006`, in this order.
-        token: The access token. Defaults to `$CLI_API_TOKEN`, the token of `farsteer login`, or the token file in the
-            home directory.
+        token: The access token. Defaults to `$CLI_API_TOKEN`, the token of `farsteer login` for this hub, or the token
+            file in the home directory if the hub runs on it.
         allow_insecure: Allow unencrypted http to another machine.
         transport: An asynchronous httpx transport to send requests by, for tests and unusual networks.
 

@@ -15,6 +15,7 @@ from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.auth.caller import ALL_SCOPES
 from farsteer.hub.store.sqlite.schema import MIGRATIONS
 from farsteer.link.transport import LinkClosed
+from farsteer.storage.home import write_secret
 from farsteer.storage.migrations import migrate
 from tests.hub.conftest import OWNER_TOKEN
 from tests.hub.scripted import ScriptedRunner
@@ -300,7 +301,7 @@ async def test_forged_jwts_are_refused(hub: Hub, tmp_path: Path) -> None:
 async def test_a_new_owner_token_signs_everybody_out_who_used_the_old_one(hub: Hub, home: Path) -> None:
     jwt = (await hub.tokens.exchange(AuthRequest(access_token=OWNER_TOKEN))).token
     await hub.close()
-    again = await Hub.open(home, "another-token")
+    again = await Hub.open(home, "another-token-of-the-owner")
     with pytest.raises(Unauthorized):
         again.tokens.verify(jwt)
     await again.close()
@@ -340,7 +341,17 @@ class TestTheOwnersToken:
         assert not (home / "token").exists()
         await hub.close()
 
-    @pytest.mark.parametrize("token", ["", "  ", " padded", "padded\n", "with:colon"])
+    @pytest.mark.parametrize(
+        "token",
+        [
+            "",
+            "  ",
+            " padded-token-of-the-owner",
+            "padded-token-of-the-owner\n",
+            "token-with:a-colon",
+            "short-of-sixteen"[:-1],
+        ],
+    )
     async def test_a_malformed_one_is_refused_and_the_home_is_unlocked(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, token: str
     ) -> None:
@@ -349,6 +360,14 @@ class TestTheOwnersToken:
             await Hub.open(home)
         monkeypatch.delenv("CLI_API_TOKEN")
         await (await Hub.open(home)).close()
+
+    async def test_one_below_sixteen_characters_is_refused_and_it_says_how_to_make_one(
+        self, home: Path
+    ) -> None:
+        write_secret(home / "token", b"hunter2\n")
+        with pytest.raises(BadRequest, match=r"16 characters.*secrets\.token_urlsafe"):
+            await Hub.open(home)
+        await (await Hub.open(home, "sixteen-letters!")).close()
 
     async def test_a_damaged_key_is_not_used(self, home: Path) -> None:
         (home / "jwt.key").write_bytes(b"short")

@@ -37,8 +37,8 @@ HUB_EXAMPLES = """\
 
 RUNNER_DESCRIPTION = """\
 Connect this machine to a hub, which can then run agents on it. The access token
-is read from $CLI_API_TOKEN or --token-file, never from the command line, where
-other users could see it. A lost connection is re-established; Ctrl-C or SIGTERM
+is read from $CLI_API_TOKEN, --token-file or `farsteer login`, never from the
+command line, where other users could see it. A lost connection is re-established; Ctrl-C or SIGTERM
 stops the runner and its agents.
 
 runner.toml in the home directory restricts the sessions of this machine: `roots`
@@ -65,8 +65,8 @@ def runner_command(argv: Sequence[str]) -> int:
     parser.add_argument("--token-file", metavar="FILE", help="file that contains the hub's access token")
     arguments = parser.parse_args(argv)
     home = context.home_directory(arguments)
-    token = _read_token(arguments)
     url = find_url(arguments.hub)
+    token = _read_token(arguments, url)
     from farsteer.cli.daemon.runner_process import run_runner
 
     return run_runner(home, url, token)
@@ -109,10 +109,11 @@ def _run_hub(arguments: argparse.Namespace, *, with_runner: bool) -> int:
     return run_hub(context.home_directory(arguments), config, with_runner=with_runner)
 
 
-def _read_token(arguments: argparse.Namespace) -> str:
+def _read_token(arguments: argparse.Namespace, url: str) -> str:
     if not arguments.token_file:
-        return find_token()
+        return find_token(url)
     try:
-        return find_token(Path(arguments.token_file).expanduser().read_text(encoding="utf-8-sig").strip())
+        token = Path(arguments.token_file).expanduser().read_text(encoding="utf-8-sig").strip()
+        return find_token(url, token)
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"cannot read --token-file {arguments.token_file}: {error}") from error

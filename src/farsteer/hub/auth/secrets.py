@@ -11,6 +11,8 @@ from farsteer.storage.home import read_secret, write_secret
 
 _OWNER_FILE = "token"
 _OWNER_VARIABLE = "CLI_API_TOKEN"
+MIN_LENGTH = 16
+"""Shorter owner tokens are refused, because they could be guessed."""
 _KEY_FILE = "jwt.key"
 _KEY_BYTES = 32
 
@@ -18,7 +20,7 @@ _KEY_BYTES = 32
 def load_owner_token(home: Path, given: str | None = None) -> str:
     """Return `given`, else CLI_API_TOKEN, else the token stored in `home`, which is generated if missing.
 
-    Raises BadRequest if the token is empty, padded with white space or contains a colon.
+    Raises BadRequest if the token is shorter than MIN_LENGTH, padded with white space or contains a colon.
     """
     if given is not None:
         return _check_token(given, "the owner token")
@@ -41,6 +43,11 @@ def _check_token(token: str, source: str) -> str:
         raise BadRequest(f"{source} is empty")
     if token != token.strip():
         raise BadRequest(f"{source} begins or ends with white space")
+    if len(token) < MIN_LENGTH:
+        raise BadRequest(
+            f"{source} has fewer than {MIN_LENGTH} characters and could be guessed: make a longer one, for example "
+            "with `python3 -c 'import secrets; print(secrets.token_urlsafe(32))'`, or remove it to have one generated"
+        )
     if ":" in token:
         raise BadRequest(f"{source} contains a colon, which separates a token from its namespace")
     return token
