@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from farsteer.core.json_limits import JsonTooComplex, check_limits, scan
 from farsteer.core.lines import Line, Oversized
+from farsteer.core.wire import decode_with
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError
 
 RequestId = str | int | float | None
 """JSON-RPC discourages null as a request id but allows it, so such requests are answered too."""
+MAX_BATCH = 100
+"""How many messages one line may hold."""
+_MAX_NAME_CHARS = 1000
+"""How long an id or the name of a method may be. Both are repeated in responses."""
+_LONG_LINE_BYTES = 256 * 1024
 _QUOTED_BYTES = 200
 """How much of a line that is not JSON is sent back with the error."""
 
@@ -48,20 +56,42 @@ def as_object(value: Any) -> dict[str, Any] | None:
 
 
 _decoder = msgspec.json.Decoder()
+_batch_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def decode_line(line: Line) -> list[RpcMessage]:
+async def decode_line(line: Line) -> list[RpcMessage]:
     """Return the message of a line, or the messages of a batch. Never raises."""
     if isinstance(line, Oversized):
         return [_invalid(None, f"a line of {line.size} bytes is too long")]
     try:
-        value = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        await _check_limits(line)
+        return _decode(line)
+    except JsonTooComplex as error:
+        return [_invalid(None, str(error))]
+    except msgspec.DecodeError:
         quoted = line[:_QUOTED_BYTES].decode(errors="replace")
         return [InvalidMessage(None, RpcError(PARSE_ERROR, "not valid JSON", {"line": quoted}))]
-    if isinstance(value, list) and value:
-        return [_to_message(element) for element in cast("list[Any]", value)]
-    return [_to_message(value)]
+
+
+async def _check_limits(line: bytes) -> None:
+    """Raises JsonTooComplex. Looking through a long line takes time, so other tasks run in between."""
+    if len(line) <= _LONG_LINE_BYTES:
+        check_limits(line)
+        return
+    for _ in scan(line):
+        await asyncio.sleep(0)
+
+
+def _decode(line: bytes) -> list[RpcMessage]:
+    """Raises msgspec.DecodeError."""
+    if line.lstrip()[:1] != b"[":
+        return [_to_message(decode_with(_decoder, line))]
+    members = decode_with(_batch_decoder, line)
+    if not members:
+        return [_invalid(None, "a batch must not be empty")]
+    if len(members) > MAX_BATCH:
+        return [_invalid(None, f"a batch has at most {MAX_BATCH} messages, not {len(members)}")]
+    return [_to_message(decode_with(_decoder, member)) for member in members]
 
 
 def _to_message(value: Any) -> RpcMessage:
@@ -71,11 +101,13 @@ def _to_message(value: Any) -> RpcMessage:
     id = message.get("id")
     if isinstance(id, bool) or not isinstance(id, str | int | float | None):
         return _invalid(None, "an id must be a string or a number")
+    if isinstance(id, str) and len(id) > _MAX_NAME_CHARS:
+        return _invalid(None, f"an id must have at most {_MAX_NAME_CHARS} characters")
     if "method" not in message:
         return _to_response(message, id)
     method, params = message["method"], message.get("params")
-    if not isinstance(method, str):
-        return _invalid(id, "a method must be a string")
+    if not isinstance(method, str) or len(method) > _MAX_NAME_CHARS:
+        return _invalid(id, f"a method must be a string of at most {_MAX_NAME_CHARS} characters")
     return RpcRequest(id, method, params) if "id" in message else RpcNotification(method, params)
 
 

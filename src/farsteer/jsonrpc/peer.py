@@ -37,11 +37,14 @@ from farsteer.jsonrpc.messages import (
     as_object,
     decode_line,
 )
+from farsteer.jsonrpc.time_slice import TimeSlice
 
 CANCEL_REQUEST = "$/cancel_request"
 
 _MAX_UNSENT_BYTES = 1024 * 1024
 """`drain` waits while more than this is waiting to be written."""
+_MAX_UNREAD_BYTES = 16 * 1024 * 1024
+"""Reading pauses while more than this is waiting to be written: the other side sends but does not read."""
 _MAX_UNHANDLED = 10_000
 """Reading pauses while more messages than this are waiting for their handler."""
 _MAX_OPEN_REQUESTS = 10_000
@@ -109,10 +112,13 @@ class Peer:
                 starting, it waits for that and returns True, and the requests get their time once more.
         """
         try:
+            time_slice = TimeSlice()
             async for batch in self._transport.batches():
                 for line in batch:
-                    for message in decode_line(line):
+                    for message in await decode_line(line):
                         self._receive(message)
+                    await self._drain(_MAX_UNREAD_BYTES)
+                    await time_slice.give_way()
                 await self._queue.wait_for_capacity(_MAX_UNHANDLED)
             await self._finish_requests()
             if self.task_count and wait_until_started is not None and await wait_until_started():
@@ -208,7 +214,10 @@ class Peer:
 
     async def drain(self) -> None:
         """Wait while the other side reads more slowly than this side sends."""
-        while self.send_buffer_full and not self._closed:
+        await self._drain(_MAX_UNSENT_BYTES)
+
+    async def _drain(self, limit: int) -> None:
+        while self._unsent_bytes > limit and not self._closed:
             self._written.clear()
             await self._written.wait()
 

@@ -17,8 +17,10 @@ from farsteer.core.lines import LINE_LIMIT, Line, Oversized
 from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Hub
+from farsteer.jsonrpc.time_slice import TimeSlice
 from farsteer.server.auth import bearer_token, client_address
 from farsteer.server.responses import error_response
+from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
 from farsteer.server.websocket import close_websocket
 
 _QUOTED_BYTES = 200
@@ -41,6 +43,7 @@ class AcpEndpoint:
             await error_response(error)(scope, receive, send)
             return
         socket = WebSocket(scope, receive, send)
+        get_connection(scope, WebSocketConnection).set_message_limit(LINE_LIMIT)
         await socket.accept()
 
         @asynccontextmanager
@@ -89,5 +92,7 @@ class WebSocketTransport:
                 yield [data if len(data) <= LINE_LIMIT else Oversized(len(data), data[:_QUOTED_BYTES])]
 
     async def write(self, data: bytes) -> None:
+        time_slice = TimeSlice()
         for line in data.splitlines():
             await self._socket.send_text(line.decode())
+            await time_slice.give_way()

@@ -1,0 +1,90 @@
+"""Limits on JSON from outside, checked on its bytes before any object is made of it.
+
+A few megabytes of JSON can become gigabytes of objects, and deep nesting breaks whoever encodes or reads it later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+
+class JsonLimits(NamedTuple):
+    depth: int
+    """How deeply arrays and objects may be nested."""
+    values: int
+    """How many values there may be, those inside of others included. A key is not a value."""
+
+
+INPUT_LIMITS = JsonLimits(depth=64, values=100_000)
+"""For clients and agents. The hub and its clients add a few levels of their own."""
+
+_COUNTED_BYTES = 4 * 1024 * 1024
+_SCANNED_BYTES = 256 * 1024
+# A piece may end inside of a string, even between a backslash and the character that it escapes.
+_REST_OF_STRING = rb'[^"\\]*+(?:\\.[^"\\]*+)*+("|\\?\Z)'
+_STRING_END = re.compile(_REST_OF_STRING, re.DOTALL)
+_TOKEN = re.compile(rb'"' + _REST_OF_STRING + rb"|[\[\]{},]", re.DOTALL)
+
+
+class JsonTooComplex(msgspec.DecodeError):
+    """JSON that has too many values or is nested too deeply."""
+
+
+def check_limits(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> None:
+    """Raise JsonTooComplex for JSON over the limits. Says nothing about bytes that are not JSON."""
+    # What is short has few values, and most JSON has few brackets: no more is spent on it.
+    if len(data) > limits.values or data.count(b"[") + data.count(b"{") > limits.depth:
+        for _ in scan(data, limits):
+            pass
+
+
+def scan(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> Iterator[None]:
+    """Do what `check_limits` does in short steps, between which an event loop can do something else."""
+    opened = commas = 0
+    for start in range(0, len(data), _COUNTED_BYTES):
+        end = start + _COUNTED_BYTES
+        opened += data.count(b"[", start, end) + data.count(b"{", start, end)
+        commas += data.count(b",", start, end)
+        yield
+    if opened > limits.depth or opened + commas >= limits.values:
+        # Too many, unless most of them are characters of strings.
+        yield from _scan_tokens(data, limits)
+
+
+def _scan_tokens(data: bytes, limits: JsonLimits) -> Iterator[None]:
+    depth = values = strings = 0
+    string_end: bytes | None = None
+    """What the last piece ended with if it ended inside of a string: nothing or a backslash."""
+    for start in range(0, len(data), _SCANNED_BYTES):
+        end = min(start + _SCANNED_BYTES, len(data))
+        if string_end is not None:
+            found = _STRING_END.match(data, start + len(string_end), end)
+            assert found is not None
+            start, string_end = found.end(), _if_cut(found)
+        for token in _TOKEN.finditer(data, start, end):
+            match token[0][:1]:
+                case b'"':
+                    strings += 1
+                    if token.end() == end:
+                        string_end = _if_cut(token)
+                case b",":
+                    values += 1
+                case b"[" | b"{":
+                    values += 1
+                    depth += 1
+                    if depth > limits.depth:
+                        raise JsonTooComplex(f"JSON is nested more than {limits.depth} levels deep")
+                case _:
+                    depth -= 1
+            if values >= limits.values or strings > 2 * limits.values:
+                raise JsonTooComplex(f"JSON has more than {limits.values} values")
+        yield
+
+
+def _if_cut(string: re.Match[bytes]) -> bytes | None:
+    """Return what a string ends with that goes on in the next piece, None for one that is complete."""
+    return None if string[1] == b'"' else string[1]
