@@ -143,6 +143,14 @@ async def test_a_failed_creation_carries_its_log(hub: FakeHub, client: AsyncClie
     assert [line.step for line in caught.value.details["logs"]] == ["directory", "agent"]
 
 
+async def test_a_closed_client_says_so(client: AsyncClient) -> None:
+    await client.aclose()
+    with pytest.raises(errors.Conflict, match="is closed; open another one"):
+        await client.machines()
+    with pytest.raises(errors.Conflict, match="is closed; open another one"):
+        await anext(client.events())
+
+
 async def test_an_answer_that_is_not_from_a_hub(hub: FakeHub, client: AsyncClient) -> None:
     hub.script(httpx.Response(502, text="<html>Bad Gateway</html>"), httpx.Response(200, text="<html>"))
     with pytest.raises(errors.Unavailable, match="HTTP 502"):

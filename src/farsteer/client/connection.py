@@ -18,7 +18,7 @@ from farsteer import __version__
 from farsteer.client.config import is_loopback
 from farsteer.client.errors import hub_error
 from farsteer.core.api import AuthRequest, AuthResponse, LogLineView
-from farsteer.core.errors import FarsteerError, Internal, Unauthorized, Unavailable
+from farsteer.core.errors import Conflict, FarsteerError, Internal, Unauthorized, Unavailable
 from farsteer.core.wire import encode
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ class RestConnection:
         Raises:
             FarsteerError: The hub answered with an error.
             Unavailable: The hub could not be reached, or what answered is not a hub.
+            Conflict: The client is closed.
             Internal: The answer could not be decoded.
         """
         repeat = method == "GET" if repeatable is None else repeatable
@@ -132,6 +133,7 @@ class RestConnection:
                 headers={**headers, **_authorization(jwt)},
                 timeout=timeout,
             )
+            self._check_open()
             try:
                 response = await self._http.send(request, stream=True)
                 if response.status_code == 200:
@@ -155,8 +157,15 @@ class RestConnection:
                 reason = str(error) or type(error).__name__
         return Unavailable(f"no hub at {self.url}: {reason}", url=self.url)
 
+    def _check_open(self) -> None:
+        """Raise Conflict after `aclose`, which another task may have called while this one waited."""
+        if self._http.is_closed:
+            # Not Unavailable: trying again does not help, and a stream would try for ever.
+            raise Conflict(f"the client for {self.url} is closed; open another one")
+
     async def _send(self, request: httpx.Request, *, repeat: bool) -> httpx.Response:
         for delay in (*_RETRY_DELAYS, None):
+            self._check_open()
             try:
                 return await self._http.send(request)
             except httpx.TransportError as error:
