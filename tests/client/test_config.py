@@ -108,6 +108,30 @@ def test_other_names_of_the_running_hub_mean_its_own_address(home: Path, given: 
     assert find_token(find_url(given)) == "the-owner-token-of-this-home"
 
 
+def test_files_behind_symbolic_links_are_not_believed(home: Path) -> None:
+    url = "http://127.0.0.1:4000"
+    write_hub(home, url, os.getpid())
+    (home / "token.target").write_text("planted")
+    (home / "token").symlink_to(home / "token.target")
+    with pytest.raises(Unauthorized, match="cannot read the token file"):
+        find_token(url)
+    (home / "hub.json").rename(home / "hub.json.target")
+    (home / "hub.json").symlink_to(home / "hub.json.target")
+    assert running_hub(home) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_files_of_another_user_are_not_believed(home: Path) -> None:
+    url = "http://127.0.0.1:4000"
+    write_hub(home, url, os.getpid())
+    (home / "token").write_text("planted")
+    os.chown(home / "token", 65534, 65534)
+    with pytest.raises(Unauthorized, match="belongs to another user"):
+        find_token(url)
+    os.chown(home / "hub.json", 65534, 65534)
+    assert running_hub(home) is None
+
+
 @pytest.mark.parametrize(
     ("url", "loopback"),
     [

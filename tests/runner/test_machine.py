@@ -66,3 +66,17 @@ def test_the_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> 
     (tmp_path / "machine.key").write_bytes(b"short")
     with pytest.raises(BadRequest, match="DELETE /api/machines"):
         machine_key(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["CLI_API_TOKEN", "FARSTEER_TOKEN", "FARSTEER_*"])
+def test_settings_that_give_agents_a_credential_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "runner.toml").write_text(f'environment = ["MY_KEY", "{name}"]\n')
+    with pytest.raises(BadRequest, match="no agent may see"):
+        load_settings(tmp_path)
+
+
+def test_settings_behind_a_symbolic_link_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text('roots = ["/"]\n')
+    (tmp_path / "runner.toml").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadRequest, match="symbolic link"):
+        load_settings(tmp_path)

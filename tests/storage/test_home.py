@@ -2,13 +2,14 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from farsteer.core.errors import Conflict
+from farsteer.core.errors import BadRequest, Conflict
 from farsteer.storage.connection import connect
-from farsteer.storage.home import HomeLock, prepare_home, read_secret, write_secret
+from farsteer.storage.home import HomeLock, prepare_home, read_private, read_secret, write_secret
 
 
 def mode(path: Path) -> int:
@@ -69,3 +70,58 @@ def test_a_secret_is_private_whole_and_tightened_when_read(tmp_path: Path) -> No
     assert read_secret(path) == b"two"
     assert mode(path) == 0o600
     assert [entry.name for entry in tmp_path.iterdir()] == ["token"]
+
+
+def read_through_link(path: Path, content: bytes = b"x" * 32) -> None:
+    target = path.with_name(f"{path.name}.target")
+    target.write_bytes(content)
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda home: read_secret(home / "file"),
+        lambda home: read_private(home / "file"),
+        lambda home: HomeLock(home, "file"),
+        lambda home: connect(home / "file"),
+    ],
+    ids=["secret", "settings", "lock", "database"],
+)
+def test_a_symbolic_link_in_the_home_is_not_followed(tmp_path: Path, use: Callable[[Path], object]) -> None:
+    for name in ("file", "file.lock"):
+        read_through_link(tmp_path / name)
+    before = [path.read_bytes() for path in sorted(tmp_path.glob("*.target"))]
+    with pytest.raises(BadRequest, match="symbolic link"):
+        use(tmp_path)
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("*.target"))] == before
+
+
+def test_a_secret_is_not_written_through_a_symbolic_link(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    read_through_link(path, b"theirs")
+    write_secret(path, b"ours")
+    assert not path.is_symlink()
+    assert path.with_name("token.target").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "directory"])
+def test_only_a_regular_file_is_read(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "token")
+    with pytest.raises(BadRequest, match="regular file"):
+        read_secret(tmp_path / "token")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_file_or_home_of_another_user_is_not_trusted(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    write_secret(path, b"planted")
+    os.chown(path, 65534, 65534)
+    for use in (read_secret, read_private, connect):
+        with pytest.raises(BadRequest, match="belongs to another user"):
+            use(path)
+    home = tmp_path / "home"
+    prepare_home(home)
+    os.chown(home, 65534, 65534)
+    with pytest.raises(BadRequest, match="belongs to another user"):
+        prepare_home(home)

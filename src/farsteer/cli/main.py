@@ -68,6 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (default: `sys.argv`) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
+        if argv is None and arguments and arguments[0] in COMMANDS:
+            # This is a process of its own, which may hold an access token.
+            from farsteer.cli.protection import protect_process
+
+            protect_process()
         code = _dispatch(arguments)
         # Raises BrokenPipeError here, where it is caught, instead of while the interpreter exits.
         sys.stdout.flush()

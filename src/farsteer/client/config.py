@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -48,7 +50,7 @@ def login_file(home: Path) -> Path:
 def stored_login(home: Path) -> Login | None:
     """Return what `farsteer login` stored, or None."""
     try:
-        return msgspec.json.decode(login_file(home).read_bytes(), type=Login)
+        return msgspec.json.decode(_read_own_file(login_file(home)), type=Login)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -56,10 +58,19 @@ def stored_login(home: Path) -> Login | None:
 def running_hub(home: Path) -> HubFile | None:
     """Return the hub that runs on `home`, or None if there is none or its process has ended."""
     try:
-        found = msgspec.json.decode(hub_file(home).read_bytes(), type=HubFile)
+        found = msgspec.json.decode(_read_own_file(hub_file(home)), type=HubFile)
     except (OSError, msgspec.DecodeError):
         return None
     return found if _is_running(found.pid) else None
+
+
+def _read_own_file(path: Path) -> bytes:
+    """Read a file of the home directory. Raises OSError, also for a symbolic link and for a file of another user."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    with open(file, "rb") as stream:
+        if sys.platform != "win32" and os.fstat(file).st_uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
+        return stream.read()
 
 
 def _is_running(pid: int) -> bool:
@@ -123,7 +134,7 @@ def find_token(url: str, token: str | None = None) -> str:
         )
     path = token_file(home)
     try:
-        stored = path.read_text(encoding="utf-8-sig").strip()
+        stored = _read_own_file(path).decode("utf-8-sig").strip()
     except FileNotFoundError:
         stored = ""
     except OSError as error:

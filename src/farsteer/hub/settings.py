@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from farsteer.core.errors import BadRequest
+from farsteer.storage.home import read_private
 
 _MIB = 1024 * 1024
 _Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -48,10 +49,11 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_settings(home: Path) -> HubSettings:
     """Read `hub.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
     path = home / "hub.toml"
+    content = read_private(path)
+    if content is None:
+        return HubSettings()
     try:
         # Some editors write a byte order mark.
-        return msgspec.toml.decode(path.read_bytes().removeprefix(BOM_UTF8), type=HubSettings)
-    except FileNotFoundError:
-        return HubSettings()
+        return msgspec.toml.decode(content.removeprefix(BOM_UTF8), type=HubSettings)
     except msgspec.DecodeError as error:
         raise BadRequest(f"{path}: {error}") from error

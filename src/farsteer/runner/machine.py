@@ -11,11 +11,12 @@ import msgspec
 
 from farsteer import __version__
 from farsteer.agents import registry
+from farsteer.agents.process.environment import is_private_variable
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.link.identity import KEY_BYTES, MachineKey
-from farsteer.storage.home import read_secret, write_secret
+from farsteer.storage.home import read_private, read_secret, write_secret
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,24 +35,29 @@ class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_settings(home: Path) -> RunnerSettings:
     """Read `runner.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
     path = home / "runner.toml"
+    content = read_private(path)
+    if content is None:
+        return RunnerSettings()
     try:
         # Some editors write a byte order mark.
-        return msgspec.toml.decode(path.read_bytes().removeprefix(BOM_UTF8), type=RunnerSettings)
-    except FileNotFoundError:
-        return RunnerSettings()
+        settings = msgspec.toml.decode(content.removeprefix(BOM_UTF8), type=RunnerSettings)
     except msgspec.DecodeError as error:
         raise BadRequest(f"{path}: {error}") from error
+    for name in settings.environment:
+        if is_private_variable(name):
+            raise BadRequest(
+                f"{path}: `environment` names {name}, which no agent may see: with it the agent could answer its own"
+                " approvals. Remove it"
+            )
+    return settings
 
 
 def machine_id(home: Path) -> str:
     """Return the id stored in `home/machine-id`, creating it at the first start."""
     path = home / "machine-id"
-    try:
-        text = path.read_text().strip()
-        if is_uuid(text):
-            return text
-    except FileNotFoundError:
-        pass
+    text = (read_private(path) or b"").decode(errors="replace").strip()
+    if is_uuid(text):
+        return text
     fresh = new_id()
     write_secret(path, f"{fresh}\n".encode())
     return fresh

@@ -6,6 +6,8 @@ import os
 import sqlite3
 from pathlib import Path
 
+from farsteer.storage.home import open_private
+
 _PRAGMAS = (
     "PRAGMA busy_timeout = 5000",
     "PRAGMA journal_mode = WAL",
@@ -38,4 +40,4 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 def _create_private(path: Path) -> None:
     """Create the file with mode 0600. SQLite gives its log files the mode of the database."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    os.close(open_private(path, os.O_RDWR | os.O_CREAT))

@@ -1,22 +1,76 @@
-"""The home directory of a hub or a runner: private to its owner and locked by one process at a time."""
+"""The home directory of a hub or a runner: private to its owner and locked by one process at a time.
+
+Its files are opened only if they are regular files of this user or of root. A symbolic link is never followed. So a
+file that somebody else managed to put there is not trusted and not written through.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import secrets
+import stat
 from pathlib import Path
 
-from farsteer.core.errors import Conflict
+from farsteer.core.errors import BadRequest, Conflict
 
 _MAX_SECRET = 4096
 
 
 def prepare_home(home: Path) -> Path:
-    """Create the directory if it does not exist and set its mode to 0700. Returns `home`."""
+    """Create the directory if it does not exist and set its mode to 0700. Returns `home`.
+
+    Raises BadRequest if it belongs to another user.
+    """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(home, home.stat())
     home.chmod(0o700)
     return home
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file of the home and return its descriptor. A file that `flags` create has mode 0600.
+
+    Raises FileNotFoundError, and BadRequest if it is not a regular file of this user or of root.
+    """
+    try:
+        # Opening a named pipe would wait for a writer without O_NONBLOCK, which does nothing to a regular file.
+        file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if path.is_symlink():
+            raise BadRequest(
+                f"{path} is a symbolic link, which is not followed: put the file itself there"
+            ) from error
+        raise BadRequest(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise BadRequest(f"{path} is not a regular file; remove it")
+        _check_owner(path, found)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def read_private(path: Path) -> bytes | None:
+    """Return the content of a file of the home, or None if it does not exist. Raises BadRequest as `open_private`."""
+    try:
+        file = open_private(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    with open(file, "rb") as stream:
+        return stream.read()
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        raise BadRequest(
+            f"{path} belongs to another user (uid {found.st_uid}), this process is run by uid {os.geteuid()}:"
+            " run it as that user, choose another --home, or change the owner with chown"
+        )
 
 
 class HomeLock:
@@ -27,7 +81,7 @@ class HomeLock:
 
     def __init__(self, home: Path, name: str) -> None:
         path = home / f"{name}.lock"
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -47,7 +101,7 @@ class HomeLock:
 def read_secret(path: Path) -> bytes | None:
     """Return the content of a secret file, or None if it does not exist. Loose permissions are set to 0600."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_private(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:

@@ -46,6 +46,11 @@ class LaunchMark(NamedTuple):
         return cls(parts[0], int(parts[1]), parts[2])
 
 
+def is_private_variable(name: str) -> bool:
+    """Return whether no agent may see this variable, whatever an adapter or the owner's settings name."""
+    return _matches(name, PRIVATE_VARIABLES)
+
+
 def scrub_environment(
     base: Mapping[str, str], allow: Iterable[str] = (), extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -58,7 +63,7 @@ def scrub_environment(
     """
     patterns = (*BASIC_VARIABLES, *allow)
     chosen = {name: value for name, value in base.items() if _matches(name, patterns)} | dict(extra or {})
-    return {name: value for name, value in chosen.items() if not _matches(name, PRIVATE_VARIABLES)}
+    return {name: value for name, value in chosen.items() if not is_private_variable(name)}
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from farsteer.cli import context
+from farsteer.cli.protection import forget_token
 from farsteer.client.config import find_token, find_url
 from farsteer.core.errors import BadRequest
 
@@ -67,6 +68,7 @@ def runner_command(argv: Sequence[str]) -> int:
     home = context.home_directory(arguments)
     url = find_url(arguments.hub)
     token = _read_token(arguments, url)
+    forget_token()
     from farsteer.cli.daemon.runner_process import run_runner
 
     return run_runner(home, url, token)

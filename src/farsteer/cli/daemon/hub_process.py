@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from farsteer.cli.daemon.in_process import connected_runner
 from farsteer.cli.daemon.process import StopSignal, log_to_stderr, run_with_uvloop
+from farsteer.cli.protection import forget_token
 from farsteer.client.config import HubFile, hub_file, running_hub, token_file
 from farsteer.core.errors import Conflict
 from farsteer.core.wire import encode
@@ -37,12 +38,15 @@ async def _run(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
     tasks: list[asyncio.Task[None]] = []
     async with AsyncExitStack() as resources:
         hub = await _open_hub(home)
+        has_token_variable = forget_token()
         resources.push_async_callback(hub.close)
         url = local_url(await resources.enter_async_context(serve(hub, config)))
         if with_runner:
             tasks.append(await resources.enter_async_context(connected_runner(hub, home)))
         resources.enter_context(_announce(home, url))
-        print(_ready_line(home, url, with_runner=with_runner), flush=True)
+        where = "$CLI_API_TOKEN" if has_token_variable else str(token_file(home))
+        subject = "Farsteer is ready at" if with_runner else "The hub is ready at"
+        print(f"{subject} {url}, its access token is in {where}", flush=True)
         return await stop_signal.wait_and_close(resources, *tasks)
 
 
@@ -53,12 +57,6 @@ async def _open_hub(home: Path) -> Hub:
         running = running_hub(home)
         address = f" and answers at {running.url}" if running else ""
         raise Conflict(f"{error.message}{address}; stop it first, or choose another --home") from error
-
-
-def _ready_line(home: Path, url: str, *, with_runner: bool) -> str:
-    subject = "Farsteer is ready at" if with_runner else "The hub is ready at"
-    token = "in $CLI_API_TOKEN" if os.environ.get("CLI_API_TOKEN") else f"in {token_file(home)}"
-    return f"{subject} {url}, its access token is {token}"
 
 
 def local_url(url: str) -> str:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from farsteer.cli.daemon.process import cancel_tasks
+from farsteer.cli.protection import forget_token
 from farsteer.core.errors import Conflict, Unavailable
 from farsteer.core.ids import DEFAULT_NAMESPACE
 from farsteer.faces.in_process_client import InProcessClient
@@ -48,6 +49,7 @@ async def in_process_hub(home: Path) -> AsyncGenerator[InProcessClient]:
             " use another hub with --hub URL, or another home directory with --home DIR",
             **error.details,
         ) from error
+    forget_token()
     try:
         async with connected_runner(hub, home):
             yield InProcessClient(hub, OWNER)
