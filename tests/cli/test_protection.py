@@ -55,6 +55,8 @@ class User:
     def __init__(self, user: OrdinaryUser) -> None:
         self.home = home = user.home
         self.farsteer_home = home / ".farsteer"
+        self.project = home / "project"
+        subprocess.run([*user.prefix, "mkdir", str(self.project)], check=True)
         self.prefix = user.prefix
         self._python = user.python
         self._environment = {
@@ -66,7 +68,7 @@ class User:
     async def process(self, *argv: str, **variables: str) -> AsyncIterator[Process]:
         process = await asyncio.create_subprocess_exec(
             *self.prefix, self._python, "-m", "farsteer", *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-            cwd=self.home, env={**self._environment, **variables},
+            cwd=self.project, env={**self._environment, **variables},
         )  # fmt: skip
         try:
             yield process
@@ -143,7 +145,7 @@ async def test_an_agent_finds_no_credential_in_its_environment_or_that_of_its_ru
         assert process.stdin is not None
         process.stdin.close()
         assert (await finish(process)).code == 0
-    seen = (user.home / "seen").read_text()
+    seen = (user.project / "seen").read_text()
     assert f"runner {process.pid}\n" in seen
     assert f"/proc/{process.pid}/environ: Permission denied" in seen
     assert "FARSTEER_LAUNCH=" in seen
