@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -284,6 +284,10 @@ SessionEvent = (
     | LaunchStart | LaunchEnd | Rewound | StatusUpdate | Notice | Other
 )  # fmt: skip
 
+_KIND_BY_TYPE = {kind: str(kind.__struct_config__.tag) for kind in get_args(SessionEvent)}
+KINDS = frozenset(_KIND_BY_TYPE.values())
+"""The kinds of events that this version knows."""
+
 _AGENT = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan, CommandsUpdate, UsageUpdate, Other)
 
 
@@ -306,7 +310,7 @@ class Entry(WireStruct):
 
 def kind_of(event: SessionEvent) -> str:
     """Return the kind of an event as it is encoded, such as `user_message`."""
-    return str(type(event).__struct_config__.tag)
+    return _KIND_BY_TYPE[type(event)]
 
 
 def make_entry(
@@ -338,6 +342,7 @@ class Delta(WireStruct):
 
 _decoder = msgspec.json.Decoder(Entry)
 _many_decoder = msgspec.json.Decoder(list[Entry])
+_object_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode_entries(bodies: Sequence[bytes]) -> list[Entry]:
@@ -353,7 +358,7 @@ def decode_entry(data: bytes) -> Entry:
     try:
         return _decoder.decode(data)
     except msgspec.ValidationError:
-        raw: dict[str, Any] = msgspec.json.decode(data)
+        raw: dict[str, Any] = _object_decoder.decode(data)
         content = raw.get("content")
         if not isinstance(content, dict):
             raise

@@ -35,11 +35,15 @@ def clean(text: str) -> str:
 
     Lone surrogates, which cannot be encoded, become `?`.
     """
+    if text.isprintable():
+        return text
     return _UNSAFE.sub("", text.replace("\r\n", "\n")).encode(errors="replace").decode()
 
 
 def clean_line(text: str, limit: int = MAX_LINE) -> str:
     """Return `text` cleaned and as one line of at most `limit` characters, with an ellipsis if it was longer."""
+    if len(text) <= limit and text.isprintable() and "  " not in text and text.strip() == text:
+        return text
     # The rest of a huge text is not looked at.
     head = text[: 4 * limit]
     line = " ".join(_UNSAFE_IN_LINE.sub("", " ".join(head.split())).split()).encode(errors="replace").decode()

@@ -15,7 +15,7 @@ from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from farsteer.hub.link import machine_links
 from farsteer.hub.store.conformance.harness import LogBuilder
-from farsteer.link.messages import PROTOCOL, EncodedEntry, Events, Ping, Welcome
+from farsteer.link.messages import PROTOCOL, Events, Ping, Welcome
 from farsteer.link.transport import memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, machine, silent
@@ -234,24 +234,6 @@ async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None
     async with asyncio.timeout(10):
         await hub.link.serve(far, "default")
     assert hub.metrics.links == 0
-
-
-async def test_an_invalid_entry_closes_the_link_and_stores_nothing(
-    hub: Hub, runner: ScriptedRunner, session_id: str
-) -> None:
-    garbage = EncodedEntry(1, "queue_update", msgspec.Raw(b'{"id":1}'))
-    await runner.send(Events(session=session_id, entries=[garbage]))
-    await runner.wait_closed()
-    assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
-
-
-async def test_an_entry_that_is_not_utf8_is_not_published(
-    hub: Hub, runner: ScriptedRunner, session_id: str
-) -> None:
-    poison = EncodedEntry(1, "notice", msgspec.Raw(b'{"text":"\xff"}'))
-    await runner.send(Events(session=session_id, entries=[poison]))
-    await runner.wait_closed()
-    assert json.loads(await hub.messages.list(ME, session_id))["messages"] == []
 
 
 async def test_a_call_without_an_answer_times_out(

@@ -9,7 +9,7 @@ from farsteer.hub import rules
 
 MODULES = sorted(Path(rules.__file__).parent.glob("*.py"))
 ALLOWED = ("farsteer.core", "farsteer.hub.rules", "farsteer.link.messages", "msgspec")
-STANDARD = {"__future__", "collections", "datetime", "enum", "itertools", "operator", "typing"}
+STANDARD = {"__future__", "collections", "datetime", "enum", "itertools", "operator", "re", "typing"}
 
 
 def imported(path: Path) -> set[str]:

@@ -7,20 +7,25 @@ import itertools
 import logging
 import secrets
 import sys
+import time
+from collections.abc import Sequence
 
 from msgspec import Struct
 
+from farsteer.core.clock import now_ms
 from farsteer.core.commands import Command, Create, Delete
 from farsteer.core.errors import ErrorCode, MachineOffline, Unavailable
+from farsteer.core.ids import is_uuid
 from farsteer.core.wire import encode
 from farsteer.hub.feed import Feed, sync_event
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.bounds import bounded_reply, bounded_state
+from farsteer.hub.rules.entry_check import check_deltas, check_entries
 from farsteer.hub.store.base import AppendResult, AppendStatus, ConnectedMachine, Store
 from farsteer.link.messages import (
     Ack,
     Call,
     Deltas,
-    EncodedEntry,
     Events,
     Hello,
     Ping,
@@ -38,6 +43,7 @@ _logger = logging.getLogger(__name__)
 _MAX_BATCHES = 256
 _MAX_BYTES = 32 * 1024 * 1024
 """How much may wait for its commit. Above it no more is read from the runner."""
+_REPORT_SECONDS = 60.0
 
 RunnerTransport = Transport[ToRunner, ToHub]
 
@@ -92,6 +98,9 @@ class RunnerConnection:
         self._uncommitted: asyncio.Queue[_Batch] = asyncio.Queue(_MAX_BATCHES)
         self._uncommitted_bytes = 0
         self._committed = asyncio.Event()
+        self._invalid_entries = 0
+        """Entries that were replaced since the last report in the log."""
+        self._next_report = 0.0
 
     async def send_welcome(self, connected: ConnectedMachine) -> None:
         """Tell the runner what the hub has stored. From now on the runner accepts calls."""
@@ -178,7 +187,7 @@ class RunnerConnection:
                 case Reply():
                     call = self._calls.get(message.id)
                     if call is not None:
-                        call.reply = message
+                        call.reply = bounded_reply(message, call.session_id)
                         self._complete(call)
                 case Ping():
                     await self._send(Pong())
@@ -187,35 +196,54 @@ class RunnerConnection:
 
     async def _store_events(self, message: Events) -> None:
         """Hand a batch to the store. Waits while too much is uncommitted, which stops reading from the runner."""
-        _check_utf8(message.entries)
+        session_id = message.session
+        if session_id not in self._sessions and not is_uuid(session_id):
+            raise LinkClosed("the runner sent events of a session whose id is not a UUID")
+        checked = check_entries(session_id, message.entries, now_ms())
+        if checked.faults:
+            self._report_invalid(session_id, checked.faults)
         appended = await self._store.append_entries(
             self._namespace,
             self._machine_id,
-            message.session,
-            message.entries,
-            message.state,
+            session_id,
+            checked.entries,
+            None if message.state is None else bounded_state(message.state),
             link_id=self.id,
         )
-        size = sum(len(entry.body) for entry in message.entries)
+        size = sum(len(entry.body) for entry in checked.entries)
         self._uncommitted_bytes += size
-        await self._uncommitted.put(_Batch(message.session, size, appended))
+        await self._uncommitted.put(_Batch(session_id, size, appended))
         while self._uncommitted_bytes > _MAX_BYTES:
             self._committed.clear()
             await self._committed.wait()
+
+    def _report_invalid(self, session_id: str, faults: Sequence[str]) -> None:
+        """Log that entries were replaced, at most once a minute."""
+        self._invalid_entries += len(faults)
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        self._next_report = now + _REPORT_SECONDS
+        _logger.warning(
+            "machine %s: %d entries that are not valid were replaced by notices; in session %s: %s",
+            self._machine_id, self._invalid_entries, session_id, faults[0],
+        )  # fmt: skip
+        self._invalid_entries = 0
 
     def _publish_deltas(self, message: Deltas) -> None:
         """Publish deltas at once, before the events sent earlier are committed. Ignores sessions of other machines."""
         session_id = message.session
         if session_id not in self._sessions:
             return
-        self._metrics.deltas += len(message.deltas)
+        deltas = check_deltas(message.deltas)
+        self._metrics.deltas += len(deltas)
         self._feed.publish(
             [
                 sync_event(
                     self._namespace, "message-delta", session_id, encode(delta),
                     merge_key=f"{session_id}:{delta.message_id}",
                 )
-                for delta in message.deltas
+                for delta in deltas
             ]
         )  # fmt: skip
 
@@ -248,8 +276,9 @@ class RunnerConnection:
             return
         self._sessions.discard(session_id)
         # Nothing more of this session will be stored, so its calls wait for no commit.
-        self._stored_seq[session_id] = sys.maxsize
-        self._complete_calls(session_id)
+        if result.status is AppendStatus.DELETED or self._has_calls(session_id):
+            self._stored_seq[session_id] = sys.maxsize
+            self._complete_calls(session_id)
         if result.status is AppendStatus.DELETED and session_id not in self._deletes_sent:
             self._deletes_sent.add(session_id)
             _logger.info(
@@ -261,6 +290,9 @@ class RunnerConnection:
         for session_id, seq in acks.items():
             await self._send(Ack(session=session_id, seq=seq))
         acks.clear()
+
+    def _has_calls(self, session_id: str) -> bool:
+        return any(call.session_id == session_id for call in self._calls.values())
 
     def _complete_calls(self, session_id: str) -> None:
         for call in self._calls.values():
@@ -274,12 +306,3 @@ class RunnerConnection:
             return
         if reply.seq <= self._stored_seq.get(call.session_id, 0):
             call.result.set_result(reply)
-
-
-def _check_utf8(entries: list[EncodedEntry]) -> None:
-    """Raise LinkClosed for an entry that is not UTF-8. It would be published as it is and break every client."""
-    try:
-        for entry in entries:
-            str(entry.body, "utf-8")
-    except UnicodeDecodeError:
-        raise LinkClosed("an event is not UTF-8") from None

@@ -10,6 +10,8 @@ import asyncio
 import logging
 import secrets
 
+from msgspec.structs import replace
+
 from farsteer.core.errors import Forbidden, NotFound
 from farsteer.core.ids import is_uuid
 from farsteer.core.wire import encode
@@ -18,6 +20,7 @@ from farsteer.hub.feed import Feed
 from farsteer.hub.link.connection import RunnerConnection, RunnerTransport
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.bounds import bounded_machine, bounded_sessions
 from farsteer.hub.services.messages import MessageDelivery
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import BackgroundTasks
@@ -97,6 +100,7 @@ class LinkServer:
             if not isinstance(hello, Hello):
                 raise LinkClosed("the runner did not send hello")
             try:
+                hello = _checked_hello(hello)
                 await self._verify(transport, receiver, namespace, hello)
             except Forbidden as error:
                 _logger.warning(
@@ -120,7 +124,6 @@ class LinkServer:
         self, transport: RunnerTransport, receiver: IdleTimeoutReceiver[ToHub], namespace: str, hello: Hello
     ) -> None:
         """Let the runner prove that it is the machine it names. Raises Forbidden, or LinkClosed without an answer."""
-        _check_hello(hello)
         machine, nonce = hello.machine, secrets.token_bytes(NONCE_BYTES)
         await transport.send(Challenge(nonce=nonce))
         proof = await receiver.receive_first()
@@ -153,8 +156,8 @@ class LinkServer:
             await connection.close("it has ended")
 
 
-def _check_hello(hello: Hello) -> None:
-    """Raise Forbidden if this hub cannot serve the runner."""
+def _checked_hello(hello: Hello) -> Hello:
+    """Return the hello with names that are clean and bounded. Raises Forbidden if this hub cannot serve the runner."""
     if hello.protocol < PROTOCOL or len(hello.key) != KEY_BYTES:
         raise Forbidden(
             f"update farsteer on this machine: the hub speaks link protocol {PROTOCOL}, this runner {hello.protocol}"
@@ -169,3 +172,4 @@ def _check_hello(hello: Hello) -> None:
         raise Forbidden(f"a machine may have {_MAX_SESSIONS} sessions; delete some")
     if len(encode(hello.machine)) > _MAX_MACHINE_BYTES:
         raise Forbidden(f"what the machine says about itself is larger than {_MAX_MACHINE_BYTES} bytes")
+    return replace(hello, machine=bounded_machine(hello.machine), sessions=bounded_sessions(hello.sessions))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
 from farsteer.core.api import ConversationsResponse, ImportConversation
 from farsteer.core.commands import ListConversations
-from farsteer.core.errors import AgentError, ErrorCode, MachineOffline
+from farsteer.core.errors import MachineOffline
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.session import SessionSpec, StoredConversation
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
+from farsteer.hub.rules.bounds import bounded_conversations
 from farsteer.hub.services.creation import CreationResult, NewSession, SessionCreator
 from farsteer.hub.store.base import Store
 
@@ -53,12 +52,7 @@ class Imports:
         self, namespace: str, machine_id: str, query: ListConversations
     ) -> list[StoredConversation]:
         reply = await self._links.call(namespace, machine_id, _NO_SESSION, query)
-        try:
-            return msgspec.convert(reply.result, list[StoredConversation])
-        except msgspec.ValidationError as error:
-            raise AgentError(
-                f"the machine's answer is not valid: {error}", code=ErrorCode.AGENT_PROTOCOL
-            ) from None
+        return bounded_conversations(reply.result, query.limit)
 
     async def import_conversation(
         self, caller: Caller, machine_id: str, request: ImportConversation, *, idempotency_key: str | None = None

@@ -9,10 +9,11 @@ import msgspec
 
 from farsteer.core.api import RewindSession, SessionRewound
 from farsteer.core.commands import Rewind
-from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, MachineOffline, NotCapable
+from farsteer.core.errors import BadRequest, Conflict, MachineOffline, NotCapable
 from farsteer.core.events import Rewound, UserMessage, kind_of
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
+from farsteer.hub.rules.bounds import invalid_answer
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import RewindPoint, Store
@@ -88,6 +89,4 @@ def _rewound_event(reply: Reply) -> Rewound:
     try:
         return msgspec.convert(reply.result, Rewound)
     except msgspec.ValidationError as error:
-        raise AgentError(
-            f"the machine's answer is not valid: {error}", code=ErrorCode.AGENT_PROTOCOL
-        ) from None
+        raise invalid_answer(str(error)) from None
