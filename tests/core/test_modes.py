@@ -4,6 +4,7 @@ from farsteer.core.modes import (
     PermissionMode,
     ToolKind,
     allows_more_than_default,
+    loosens,
     requested_mode,
     tool_permission,
 )
@@ -41,3 +42,18 @@ def test_a_named_mode_wins_over_the_yolo_switch() -> None:
     assert requested_mode(None, yolo=None) is PermissionMode.DEFAULT
     assert requested_mode(None, yolo=True) is PermissionMode.YOLO
     assert requested_mode(PermissionMode.PLAN, yolo=True) is PermissionMode.PLAN
+
+
+def test_a_mode_loosens_another_if_some_tool_needs_less_permission() -> None:
+    ascending = (
+        PermissionMode.PLAN,
+        PermissionMode.DEFAULT,
+        PermissionMode.ACCEPT_EDITS,
+        PermissionMode.SAFE_YOLO,
+        PermissionMode.YOLO,
+    )
+    for number, mode in enumerate(ascending):
+        assert not any(loosens(mode, stricter) for stricter in ascending[: number + 1])
+        assert all(loosens(mode, looser) for looser in ascending[number + 1 :])
+    assert not loosens(PermissionMode.PLAN, PermissionMode.READ_ONLY)
+    assert not loosens(PermissionMode.YOLO, PermissionMode.BYPASS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from farsteer.runner.journal import Journal, JournalBatch
 from farsteer.runner.session.drafts import DraftDelta
 
 SECONDS = 10.0
+E = TypeVar("E", bound=msgspec.Struct)
 
 
 class ScriptedLaunch(Launch):
@@ -39,6 +40,7 @@ class ScriptedLaunch(Launch):
         self.answers: asyncio.Queue[tuple[Approval, Answer]] = asyncio.Queue()
         self.interrupts: asyncio.Queue[None] = asyncio.Queue()
         self.modes: list[PermissionMode] = []
+        self.mode_error: Exception | None = None
         self.send_error: Exception | None = None
         self.steered: list[Prompt] = []
         self.steer_error: Exception | None = None
@@ -78,6 +80,8 @@ class ScriptedLaunch(Launch):
             await self.answers_after
 
     async def set_permission_mode(self, mode: PermissionMode) -> None:
+        if self.mode_error is not None:
+            raise self.mode_error
         self.modes.append(mode)
 
     async def steer(self, prompt: Prompt) -> None:
@@ -124,6 +128,8 @@ class ScriptedAdapter(Adapter):
         self.start_errors: list[Exception] = []
         """The errors of the next starts, one each."""
         self.reported_id: str | None = None
+        self.at_start: Output | None = None
+        """What each launch emits when it has started."""
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -140,6 +146,8 @@ class ScriptedAdapter(Adapter):
         launch = ScriptedLaunch(plan, sink)
         launch.reported_id = self.reported_id
         self.launches.put_nowait(launch)
+        if self.at_start is not None:
+            await launch.emit(self.at_start)
         return launch
 
     async def launch(self) -> ScriptedLaunch:
@@ -169,10 +177,10 @@ class Recorder:
     def kinds(self) -> list[str]:
         return [kind_of(entry.content) for entry in self.entries]
 
-    def of(self, kind: type[msgspec.Struct]) -> list[msgspec.Struct]:
+    def of(self, kind: type[E]) -> list[E]:
         return [entry.content for entry in self.entries if isinstance(entry.content, kind)]
 
-    async def until(self, kind: type[msgspec.Struct], count: int = 1, **fields: object) -> msgspec.Struct:
+    async def until(self, kind: type[E], count: int = 1, **fields: object) -> E:
         """Wait for the `count`th event of this kind whose fields match, and return it."""
         async with asyncio.timeout(SECONDS):
             while True:

@@ -33,7 +33,8 @@ Events
 - An agent message of an unknown kind is emitted as `Other`. An unreadable line causes a `Notice`. Neither is dropped,
   and neither ends the turn.
 - A setting that the caller changed (`set_model` and the like) is not reported back. One that the agent changed by
-  itself is emitted as `ModeUpdate`.
+  itself is emitted as `ModeUpdate`. The runner puts a permission mode back that no person has chosen or granted: an
+  option of an approval names the mode it leads to in `Option.mode`.
 
 What an agent cannot do is not declared in `capabilities` and raises `NotCapable`, which every optional method does by
 default. A missing capability is never imitated with an injected prompt.

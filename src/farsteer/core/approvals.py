@@ -33,6 +33,8 @@ class Option(WireStruct):
     id: str
     name: str
     kind: OptionKind
+    mode: PermissionMode | None = None
+    """The permission mode that the session has after this option is chosen. None: the mode it has."""
 
 
 class Question(WireStruct):
@@ -102,6 +104,19 @@ def check_answer(approval: Approval, answer: Answer) -> Answer:
         outcome=answer.outcome, option_id=option.id, answers=answer.answers, mode=answer.mode,
         allow_tools=answer.allow_tools, message=answer.message, by=answer.by,
     )  # fmt: skip
+
+
+def granted_mode(approval: Approval, answer: Answer) -> PermissionMode | None:
+    """Return the permission mode that the agent may switch to after `answer`, which has passed `check_answer`.
+
+    None: the answer says nothing about the mode.
+    """
+    if not answer.outcome.allows or answer.mode is not None:
+        return answer.mode if answer.outcome.allows else None
+    for option in approval.options:
+        if option.id == answer.option_id and option.mode is not None:
+            return option.mode
+    return PermissionMode.DEFAULT if approval.kind is ApprovalKind.PLAN else None
 
 
 def _option(approval: Approval, answer: Answer) -> Option | None:

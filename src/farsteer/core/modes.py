@@ -73,6 +73,15 @@ def allows_more_than_default(mode: PermissionMode) -> bool:
     )
 
 
+_STRICTEST_FIRST = (ToolPermission.DENY, ToolPermission.ASK, ToolPermission.ALLOW)
+
+
+def loosens(before: PermissionMode, after: PermissionMode) -> bool:
+    """Return whether some tool needs less permission in `after` than in `before`."""
+    rank = _STRICTEST_FIRST.index
+    return any(rank(tool_permission(after, tool)) > rank(tool_permission(before, tool)) for tool in ToolKind)
+
+
 def requested_mode(mode: PermissionMode | None, *, yolo: bool | None) -> PermissionMode:
     """Return the mode that a session starts in. A named mode wins over the `yolo` flag."""
     if mode is not None:

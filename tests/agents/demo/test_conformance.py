@@ -23,7 +23,8 @@ class TestDemo(AdapterConformance):
         shell="run {command}",
         remember="The word is {word}.", recall="what did I say?", thinks="think of it", transcript="history",
         overwrite="write made.txt {text}", crash="crash", crash_mid="crash mid",
-        stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="noise", garbage="garbage",
+        stubborn="stubborn", loosen="loosen",
+        ends_early="end early", repeats="repeat", unknown="noise", garbage="garbage",
     )  # fmt: skip
 
     def adapter(self) -> DemoAdapter:

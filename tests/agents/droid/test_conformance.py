@@ -23,7 +23,8 @@ class Simulated(ConformanceSuite):
         answer="think hm", long="work", tool="write made.txt hello", tool_file="made.txt", question="ask", plan="plan",
         overwrite="write made.txt {text}", thinks="think hm", transcript="transcript",
         shell="run {command}", remember="The word is {word}.", recall="recall", crash="crash", crash_mid="crash mid",
-        stubborn="stubborn", ends_early="end early", repeats="repeat", unknown="unknown", garbage="garbage",
+        stubborn="stubborn", loosen="loosen",
+        ends_early="end early", repeats="repeat", unknown="unknown", garbage="garbage",
     )  # fmt: skip
     turn_count = 20
 

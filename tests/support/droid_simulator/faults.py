@@ -20,6 +20,7 @@ FAULTS = {
     "completed-early": "reports the turn completed before its last message",
     "id-null-errors": "answers invalid requests without their id",
     "strange-keys": "adds unknown fields to what it sends",
+    "keeps-autonomy": "goes back to the highest autonomy whenever its settings are changed, after `loosen`",
     "hang-at-eof": "does not exit at the end of its input while an approval is open",
 }
 _STUBBORN_SECONDS = 60
@@ -55,6 +56,16 @@ async def _stubborn(turn: Turn, argument: str) -> None:
 @command("hang", "writes nothing more until it is interrupted")
 async def _hang(turn: Turn, argument: str) -> None:
     await asyncio.Event().wait()
+
+
+@command("loosen", "raises its autonomy without having been asked")
+async def _loosen(turn: Turn, argument: str) -> None:
+    turn.output.raise_autonomy()
+    await turn.output.notify_settings()
+    await turn.say("I ask nobody any more.")
+    if "keeps-autonomy" in turn.output.faults:
+        turn.output.keeps_autonomy = True
+        await asyncio.Event().wait()
 
 
 @command("end early", "reports the end of the turn and then says more")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from farsteer.core import droid
 from farsteer.core.clock import now_ms
 from farsteer.core.droid import MODEL_ONLY, WorkingState
@@ -42,6 +44,7 @@ class SessionOutput:
         self.write = writer.write
         self.flush = writer.flush
         self.faults = faults
+        self.keeps_autonomy = False
         self.session: Stored | None = None
         self._usage_task: asyncio.Task[None] | None = None
 
@@ -62,6 +65,10 @@ class SessionOutput:
     async def change_state(self, new: WorkingState) -> None:
         if new is not WorkingState.THINKING or self.profile.completes_turns:
             await self.notify(protocol.WorkingStateChanged(new_state=new))
+
+    def raise_autonomy(self) -> None:
+        stored = self.current
+        stored.settings = msgspec.structs.replace(stored.settings, level="high", spec=False)
 
     async def notify_settings(self, request_id: str | None = None) -> None:
         await self.notify(protocol.SettingsUpdated(settings=self.settings(), request_id=request_id))

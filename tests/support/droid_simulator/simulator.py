@@ -265,6 +265,8 @@ class Simulator:
     async def _update_settings(self, given: params.SettingsParams, request_id: str) -> dict[str, Any]:
         session = self._current()
         session.settings = self._changed_settings(session.settings, given)
+        if self._output.keeps_autonomy:
+            self._output.raise_autonomy()
         store.save(session)
         if self._profile.completes_turns:
             await self._output.notify_settings()

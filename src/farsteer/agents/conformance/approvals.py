@@ -9,8 +9,8 @@ from farsteer.agents.conformance.harness import Harness, RecordedLaunch
 from farsteer.agents.conformance.suite import ConformanceSuite, contract, require_prompt
 from farsteer.core.approvals import Approval, ApprovalKind, Outcome
 from farsteer.core.errors import Conflict
-from farsteer.core.events import TurnEndReason
-from farsteer.core.modes import PermissionMode
+from farsteer.core.events import ModeUpdate, TurnEndReason
+from farsteer.core.modes import PermissionMode, loosens
 
 
 class ApprovalContracts(ConformanceSuite):
@@ -97,6 +97,23 @@ class ApprovalContracts(ConformanceSuite):
         for asked in agent.outputs_of(ApprovalAsked):
             await agent.answer(asked.approval, Outcome.DENIED)
         await agent.wait_for_end(turn_id)
+        assert not _exists(harness, harness.prompts.tool_file)
+
+    @contract
+    async def test_a_mode_that_the_agent_loosened_by_itself_is_reported_and_can_be_put_back(
+        self, harness: Harness
+    ) -> None:
+        agent = await harness.launch()
+        await agent.run_turn(require_prompt(harness.prompts.loosen))
+        reported = [
+            event.permission_mode
+            for event in agent.events_of(ModeUpdate)
+            if event.permission_mode is not None
+        ]
+        assert any(loosens(PermissionMode.DEFAULT, mode) for mode in reported), "the runner must learn of it"
+        await agent.launch.set_permission_mode(PermissionMode.DEFAULT)
+        await agent.send(require_prompt(harness.prompts.tool))
+        await agent.wait_for_approvals()
         assert not _exists(harness, harness.prompts.tool_file)
 
     @contract

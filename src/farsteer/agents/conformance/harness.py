@@ -74,6 +74,8 @@ class Prompts(msgspec.Struct, frozen=True, kw_only=True):
     """The process dies in the middle of a message."""
     stubborn: str | None = None
     """The agent emits something and then ignores interrupts, the end of its input and SIGTERM."""
+    loosen: str | None = None
+    """The agent loosens its permission mode without having been asked, and ends its turn."""
     ends_early: str | None = None
     """The agent reports the end of the turn and then emits more."""
     repeats: str | None = None

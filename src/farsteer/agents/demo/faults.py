@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from farsteer.agents.demo.command_table import CommandGroup, parse_number
+from farsteer.agents.demo.command_table import CommandGroup, UsageError, parse_number
 from farsteer.agents.demo.session import DemoSession, LineWriter
 from farsteer.agents.demo.turn import DemoTurn
+from farsteer.core.modes import PermissionMode
 
 _FLOOD_BATCH = 500
 _FLOOD_TEXT = b"flood %d " + b"The quick brown fox jumps over the lazy dog. " * 5
@@ -115,6 +116,23 @@ def _deaf(turn: DemoTurn, argument: str) -> None:
 def _bigline(turn: DemoTurn, argument: str) -> None:
     size = int(parse_number(argument, 20, 0, 100) * 1_000_000)
     turn.session.writer.send("message", message=turn.session.new_id("m"), text="x" * size)
+
+
+@FAULTS.command("loosen [mode]", "changes its permission mode (yolo) without having been asked")
+def _loosen(turn: DemoTurn, argument: str) -> None:
+    try:
+        mode = PermissionMode(argument or PermissionMode.YOLO)
+    except ValueError:
+        raise UsageError(f"{argument!r} is not a permission mode") from None
+    turn.session.switch_mode(mode)
+    turn.send_message(f"I am in mode {turn.session.mode.value} now.")
+
+
+@FAULTS.command("loosen always", "changes its permission mode to yolo and does so again when it is put back")
+def _loosen_always(turn: DemoTurn, argument: str) -> None:
+    turn.session.insists_on_mode = True
+    turn.session.switch_mode(PermissionMode.YOLO)
+    turn.pause(_FAULT_SECONDS)
 
 
 @FAULTS.command("end early", "reports the end of the turn and then sends more")

@@ -148,6 +148,8 @@ class DemoSession:
         """Whether it exits when its input ends. Only a fault sets it to False."""
         self.acknowledges_interrupt = True
         """Whether it replies to an interrupt. Only a fault sets it to False."""
+        self.insists_on_mode = False
+        """Whether it goes back to its own permission mode when it is given another. Only a fault sets it to True."""
         self.copies = FileCopies(copies_path(request["state"], self.id), directory, history)
         self._id_prefix = os.urandom(4).hex()
         self._last_id = 0
@@ -170,7 +172,9 @@ class DemoSession:
     def configure(self, request: dict[str, Any]) -> None:
         """Apply a `set` request of the client."""
         if request.get("mode"):
-            self.mode = PermissionMode(request["mode"])
+            loosened, self.mode = self.mode, PermissionMode(request["mode"])
+            if self.insists_on_mode:
+                self.switch_mode(loosened)
         self.model = request.get("model") or self.model
         self.effort = request.get("effort") or self.effort
 

@@ -174,7 +174,7 @@ def permission_approval(request: Request, turn_id: str | None) -> Approval:
         id=_approval_id(request), kind=ApprovalKind.PLAN if is_plan else ApprovalKind.PERMISSION, title=title,
         created_at=now_ms(), turn_id=turn_id, tool_call_id=use.id, tool=use.name,
         tool_kind=ToolKind.SWITCH_MODE if is_plan else tool_kind(use.name), arguments=use.input,
-        options=tuple(_to_option(option, raised_level) for option in params.options),
+        options=tuple(_to_option(option, raised_level, is_plan=is_plan) for option in params.options),
         questions=(choice,) if is_plan and names else (),
         plan=str(plan) if is_plan and plan is not None else None, meta=meta,
     )  # fmt: skip
@@ -229,7 +229,7 @@ def _raised_level(kind: str, details: dict[str, Any]) -> str | None:
     return level if isinstance(level, str) else None
 
 
-def _to_option(option: _Option, raised_level: str | None) -> Option:
+def _to_option(option: _Option, raised_level: str | None, *, is_plan: bool) -> Option:
     value, name = option.value, option.label or option.value
     if value == PROCEED_ALWAYS:
         effect = f"raises the autonomy of the whole session to {raised_level}"
@@ -241,7 +241,19 @@ def _to_option(option: _Option, raised_level: str | None) -> Option:
     else:
         # Also for unknown options, so that a plain yes never selects them.
         kind = OptionKind.ALLOW_ALWAYS
-    return Option(id=value, name=name, kind=kind)
+    return Option(id=value, name=name, kind=kind, mode=_mode_after(value, raised_level, is_plan=is_plan))
+
+
+def _mode_after(value: str, raised_level: str | None, *, is_plan: bool) -> PermissionMode | None:
+    """Return the permission mode that Droid switches to by itself after this option."""
+    if value == PROCEED_ALWAYS:
+        return droid.permission_mode(autonomy_level=raised_level)
+    if not is_plan or value == CANCEL:
+        return None
+    if value.startswith(droid.PROCEED_NEW_SESSION):
+        level = value.removeprefix(droid.PROCEED_NEW_SESSION).removeprefix("_")
+        return droid.permission_mode(autonomy_level=level) or PermissionMode.DEFAULT
+    return droid.PLAN_OPTION_MODES.get(value, PermissionMode.DEFAULT)
 
 
 def _approval_id(request: Request) -> str:

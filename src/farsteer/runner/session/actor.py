@@ -14,7 +14,7 @@ from typing import Any
 
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.approvals import Answer, Outcome, check_answer
+from farsteer.core.approvals import Answer, Outcome, check_answer, granted_mode
 from farsteer.core.errors import Conflict, FarsteerError, Internal
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.queue import ItemState, next_item
@@ -39,6 +39,7 @@ from farsteer.runner.session.mailbox import (
     Shutdown,
     SilenceCheckDue,
 )
+from farsteer.runner.session.mode_guard import ModeGuard
 from farsteer.runner.session.output import OutputHandler
 from farsteer.runner.session.rewinds import Rewinds
 from farsteer.runner.session.timers import Timers
@@ -55,7 +56,8 @@ class SessionActor:
         timers = self._timers = Timers(mailbox)
         approvals = self._approvals = OpenApprovals(log, timers, spec.permission_timeout)
         turns = self._turns = TurnManager(log, approvals, timers, context.limits)
-        output = OutputHandler(log, approvals, turns)
+        modes = self._modes = ModeGuard(log)
+        output = OutputHandler(log, approvals, turns, modes)
         launcher = self._launcher = Launcher(spec, log, context, mailbox, timers, output)
         calls = self._calls = AgentCalls(mailbox, launcher, log, context)
         self._delivery = PromptDelivery(context, log, turns, timers, launcher, calls)
@@ -219,6 +221,8 @@ class SessionActor:
         """Go on with a rewind, then deliver the next message, as far as that is possible without waiting."""
         if self._closing:
             return
+        if self._modes.must_restore:
+            await self._restore_mode()
         if self._rewinds.current is not None:
             await self._rewinds.advance(self._rewinds.current)
         while self._rewinds.current is None and self.state.turn_id is None:
@@ -233,9 +237,13 @@ class SessionActor:
                 return
             if self._launcher.ready_launch is None:
                 await self._launcher.ensure_process()
+            if self._modes.must_restore:
+                # A prewarmed process has reported it, and is needed now.
+                await self._restore_mode()
             launch = self._launcher.ready_launch
             if launch is None:
                 return
+            self._modes.start_turn()
             await self._delivery.deliver(item, launch)
 
     # -- the process
@@ -277,7 +285,8 @@ class SessionActor:
         launch = self._launcher.launch
         if launch is None:
             raise Conflict("the agent that asked has exited")
-        await self._calls.call(launch.answer(approval, answer))
+        with self._modes.granting(granted_mode(approval, answer)):
+            await self._calls.call(launch.answer(approval, answer))
         self._approvals.close(approval_id, answer)
         if answer.mode is not None:
             await self._configure(commands.Configure(permission_mode=answer.mode))
@@ -299,10 +308,37 @@ class SessionActor:
         mode = change.permission_mode if change.permission_mode != state.permission_mode else None
         model = change.model if change.model != state.model else None
         effort = change.effort if change.effort != state.effort else None
+        with self._modes.granting(mode):
+            is_live = await self._calls.configure(mode, model, effort)
+        if change.permission_mode is not None:
+            self._modes.choose(change.permission_mode)
         if mode is None and model is None and effort is None:
             return
-        is_live = await self._calls.configure(mode, model, effort)
         self._log.add(ev.ModeUpdate(permission_mode=mode, model=model, effort=effort))
         # A process that is starting or prewarmed was given the old values.
         if self._launcher.current is not None and not is_live:
             self._launcher.mark_outdated()
+
+    async def _restore_mode(self) -> None:
+        """Put the agent back into the mode that a person chose. One that does not stay there is stopped."""
+        if self._launcher.launch is None:
+            # One that is starting is put back when it has started.
+            self._modes.must_restore = self._launcher.current is not None
+            return
+        self._modes.must_restore = False
+        if self._modes.has_given_up:
+            reason = "the agent does not stay in the permission mode that was chosen"
+            self._launcher.stop(reason, turn_end=TurnEndReason.FAILED)
+            self._fail_waiting(reason)
+            return
+        mode = self._modes.allowed
+        if mode is not self.state.permission_mode:
+            self._log.add(ev.ModeUpdate(permission_mode=mode))
+        try:
+            is_live = await self._calls.configure(mode, None, None)
+        except FarsteerError as error:
+            _logger.warning("session %s: the mode could not be restored: %s", self.spec.id, error)
+            is_live = False
+        if not is_live:
+            reason = "the agent could not be put back into its permission mode while it runs"
+            self._launcher.stop(reason, restart=True, turn_end=TurnEndReason.FAILED)

@@ -11,15 +11,19 @@ from farsteer.core.session import add_abandoned
 from farsteer.runner.session.approvals import OpenApprovals
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.log import SessionLog
+from farsteer.runner.session.mode_guard import ModeGuard
 from farsteer.runner.session.turns import TurnManager
 
 
 class OutputHandler:
     """Passes each output of an agent on: to the log, the approvals or the turn."""
 
-    def __init__(self, log: SessionLog, approvals: OpenApprovals, turns: TurnManager) -> None:
+    def __init__(
+        self, log: SessionLog, approvals: OpenApprovals, turns: TurnManager, modes: ModeGuard
+    ) -> None:
         self._log = log
         self._approvals = approvals
+        self._modes = modes
         self._turns = turns
 
     def handle(self, outputs: Sequence[Output], handle: LaunchHandle) -> Exited | None:
@@ -62,6 +66,11 @@ class OutputHandler:
     def _handle_event(self, event: ev.SessionEvent) -> None:
         if isinstance(event, ev.UsageUpdate):
             event = self._turns.attribute(event)
+        elif isinstance(event, ev.ModeUpdate):
+            left = self._modes.check(event)
+            if left is None:
+                return
+            event = left
         else:
             self._turns.silence.track_tool(event)
         self._log.add(event)
