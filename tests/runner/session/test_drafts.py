@@ -281,7 +281,7 @@ async def test_after_a_kill_the_drafts_are_logged_once_before_the_end_of_the_los
     assert isinstance(lost[2], ev.TurnEnd)
     assert lost[2].reason is TurnEndReason.LOST
     assert isinstance(lost[3], ev.LaunchEnd)
-    assert [said.partial for said in harness.out.of(ev.AgentMessage)] == [False, True]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [said.partial for said in harness.out.of(ev.AgentMessage)] == [False, True]
     launch.gone = True
     for one in killed[:-1]:
         one._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]

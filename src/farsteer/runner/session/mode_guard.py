@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -50,7 +50,7 @@ class ModeGuard:
         self._chosen, self._granted, self.must_restore = mode, None, False
 
     @contextmanager
-    def granting(self, mode: PermissionMode | None) -> Iterator[None]:
+    def granting(self, mode: PermissionMode | None) -> Generator[None]:
         """Let the agent switch to `mode` until the turn ends. An exception in the block takes that back.
 
         The agent may report its new mode before the call that tells it has returned.
