@@ -47,10 +47,9 @@ CAN = Capabilities(resume=True, rewind=True, fork=True, steer=True)
 def caller(namespace: str = "default", *scopes: Scope, **fields: Any) -> Caller:
     return Caller(
         namespace=namespace,
-        token_id="test",
         scopes=frozenset(scopes) or ALL_SCOPES,
         expires_at=2**53,
-        **{"label": namespace, **fields},
+        **{"token_id": "test", "label": namespace, **fields},
     )
 
 

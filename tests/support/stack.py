@@ -92,9 +92,9 @@ class Stack:
         """Return an HTTP client that is not signed in."""
         return await self.opened.enter_async_context(httpx.AsyncClient(base_url=self.url, timeout=30))
 
-    async def sign_in(self, access_token: str = OWNER) -> Account:
+    async def sign_in(self, access_token: str = OWNER, **claims: str) -> Account:
         account = await self.opened.enter_async_context(Account(base_url=self.url, timeout=30))
-        answer = await account.post_json("/api/auth", {"accessToken": access_token})
+        answer = await account.post_json("/api/auth", {"accessToken": access_token, **claims})
         account.headers["authorization"] = f"Bearer {answer['token']}"
         return account
 

@@ -14,6 +14,7 @@ from farsteer.core.approvals import Answer, Approval, Outcome
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Entry, FilesRestored, SessionStatus, SlashCommand
+from farsteer.core.identity import Identity
 from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
@@ -49,8 +50,10 @@ class AuthRequest(RequestBody):
 class User(WireStruct):
     id: int
     email: str
+    """The name that other users see: the email that the client claims, or the label of its token."""
     client_id: str | None = None
     device_type: str | None = None
+    identity: Identity | None = None
 
 
 class AuthResponse(ResponseBody):
@@ -310,6 +313,7 @@ class OnlineUser(ResponseBody):
     client_id: str
     device_type: str | None
     session_id: str | None
+    identity: Identity | None = None
 
 
 class OnlineUsersResponse(ResponseBody):
@@ -356,6 +360,7 @@ class ApprovalAnswered(ResponseBody):
     ok: bool
     outcome: Outcome
     by: str | None
+    identity: Identity | None = None
 
 
 ScopeName = Annotated[str, Meta(extra_json_schema={"enum": ["read", "write", "approve", "admin", "runner"]})]

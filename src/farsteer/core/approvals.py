@@ -5,9 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from farsteer.core.errors import BadRequest
+import msgspec
+
+from farsteer.core.errors import AlreadyAnswered, BadRequest
+from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ToolKind
-from farsteer.core.wire import WireStruct
+from farsteer.core.wire import WireStruct, to_builtins
 
 
 class ApprovalKind(StrEnum):
@@ -87,7 +90,14 @@ class Answer(WireStruct):
     allow_tools: tuple[str, ...] = ()
     message: str | None = None
     by: str | None = None
-    """Who answered: an account or the label of a token."""
+    """The name of who answered, as other users see it: the email it claims, or the label of its token."""
+    identity: Identity | None = None
+
+
+def already_answered(outcome: Outcome, by: str | None, identity: Identity | None) -> AlreadyAnswered:
+    """Return the error for a second answer, which says how the first one was and who gave it."""
+    who = None if identity is None else to_builtins(identity)
+    return AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by, identity=who)
 
 
 def check_answer(approval: Approval, answer: Answer) -> Answer:
@@ -100,10 +110,7 @@ def check_answer(approval: Approval, answer: Answer) -> Answer:
         _check_questions(approval, answer)
     if option is None or answer.option_id == option.id:
         return answer
-    return Answer(
-        outcome=answer.outcome, option_id=option.id, answers=answer.answers, mode=answer.mode,
-        allow_tools=answer.allow_tools, message=answer.message, by=answer.by,
-    )  # fmt: skip
+    return msgspec.structs.replace(answer, option_id=option.id)
 
 
 def granted_mode(approval: Approval, answer: Answer) -> PermissionMode | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from farsteer.core.approvals import Answer
+from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec
@@ -60,6 +61,7 @@ class Rewind(WireStruct, tag_field="do", tag="rewind"):
     files_at: str | None = None
     """Restore files to their state when this item's message was sent. None leaves files unchanged."""
     by: str | None = None
+    identity: Identity | None = None
 
 
 class AnswerApproval(WireStruct, tag_field="do", tag="respond"):
@@ -76,6 +78,8 @@ class Configure(WireStruct, tag_field="do", tag="configure"):
     model: str | None = None
     effort: ReasoningEffort | None = None
     title: str | None = None
+    identity: Identity | None = None
+    """Who changes them."""
 
 
 class Delete(WireStruct, tag_field="do", tag="delete"):

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import msgspec
 
 from farsteer.core.approvals import Approval, Outcome
+from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ReasoningEffort, ToolKind
 from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.wire import WireStruct
@@ -104,6 +105,7 @@ class UserMessage(Event, tag="user_message"):
     text: str
     attachments: tuple[Attachment, ...] = ()
     sent_from: str | None = None
+    identity: Identity | None = None
     anchor: str | None = None
 
 
@@ -157,6 +159,8 @@ class ModeUpdate(Event, tag="mode_update"):
     permission_mode: PermissionMode | None = None
     model: str | None = None
     effort: ReasoningEffort | None = None
+    identity: Identity | None = None
+    """Who changed them. None if the agent did."""
 
 
 class UsageUpdate(Event, tag="usage_update"):
@@ -178,6 +182,7 @@ class UsageUpdate(Event, tag="usage_update"):
 class TitleUpdate(Event, tag="title_update"):
     title: str
     by_user: bool = False
+    identity: Identity | None = None
 
 
 class TurnStart(Event, tag="turn_start"):
@@ -199,6 +204,7 @@ class ApprovalResolved(Event, tag="approval_resolved"):
     approval_id: str
     outcome: Outcome
     by: str | None = None
+    identity: Identity | None = None
     option_id: str | None = None
     answers: dict[str, list[str]] | None = None
     message: str | None = None
@@ -256,6 +262,7 @@ class Rewound(Event, tag="rewound"):
     native_id: str | None = None
     """The native id of the new conversation, if one is started."""
     by: str | None = None
+    identity: Identity | None = None
 
 
 class StatusUpdate(Event, tag="status_update"):

@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
+from farsteer.core.identity import Identity
 from farsteer.core.wire import WireStruct
 
 MAX_QUEUED = 100
@@ -60,6 +61,8 @@ class QueueItem(WireStruct, omit_defaults=False):
     local_id: str | None = None
     attachments: tuple[Attachment, ...] = ()
     sent_from: str | None = None
+    identity: Identity | None = None
+    """Who sent it."""
     delivery: Delivery = Delivery.QUEUE
 
 

@@ -114,3 +114,14 @@ async def test_a_write_token_cannot_loosen_a_session_over_acp(stack: Stack) -> N
         await editor.call("session/set_mode", sessionId=session, modeId="plan")
     [only] = (await account.get_json("/api/sessions"))["sessions"]
     assert (only["permissionMode"], only["mcpServers"]) == ("plan", [])
+
+
+async def test_an_answer_over_acp_is_recorded_with_its_token(stack: Stack) -> None:
+    account = await stack.sign_in()
+    made = await account.post_json("/api/tokens", {"label": "editor"}, 201)
+    async with connect_editor(stack, made["secret"]) as editor:
+        session = (await editor.new(stack.directory()))["sessionId"]
+        await editor.prompt(session, "write a.txt x")
+    log = [entry["content"] for entry in await account.messages(session, limit=200)]
+    who = [entry["identity"] for entry in log if entry["kind"] in ("user_message", "approval_resolved")]
+    assert who == [{"tokenId": made["token"]["id"], "label": "editor"}] * 2

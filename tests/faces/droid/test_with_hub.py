@@ -164,3 +164,16 @@ async def test_a_write_token_cannot_loosen_a_session_over_droid(stack: Stack, ow
         await client.ask("update_session_settings", {"autonomyLevel": "off"})
     [only] = (await owner.get_json("/api/sessions"))["sessions"]
     assert (only["id"], only["permissionMode"]) == (session, "default")
+
+
+async def test_an_answer_over_droid_is_recorded_with_its_token(stack: Stack, owner: Account) -> None:
+    made = await owner.post_json("/api/tokens", {"label": "droid"}, 201)
+    options = ServerOptions(agent="demo")
+    async with droid_here(lambda: AsyncClient(stack.url, made["secret"]), options) as client:
+        session = (await client.initialize(stack.directory()))["sessionId"]
+        await client.ask("add_user_message", {"text": "write made.txt hello"})
+        await client.select(await client.until_request("request_permission"), "proceed_once")
+        await client.until_idle()
+    log = [entry["content"] for entry in await owner.messages(session, limit=200)]
+    who = [entry["identity"] for entry in log if entry["kind"] in ("user_message", "approval_resolved")]
+    assert who == [{"tokenId": made["token"]["id"], "label": "droid"}] * 2

@@ -70,16 +70,22 @@ async def test_the_first_answer_wins_and_the_second_is_told_who_was_first(
     answered = await hub.approvals.answer(ME, session_id, approval, YES)
     assert (answered.ok, answered.outcome, answered.by) == (True, Outcome.APPROVED, "me@example.com")
     (command,) = runner.commands(AnswerApproval)
-    assert command.answer == Answer(outcome=Outcome.APPROVED, option_id="y", by="me@example.com")
+    assert command.answer == Answer(
+        outcome=Outcome.APPROVED, option_id="y", by="me@example.com", identity=ME.identity
+    )
     for event_arrived in (False, True):
         if event_arrived:
             resolved = ev.ApprovalResolved(
-                approval_id=approval, outcome=Outcome.APPROVED, by="me@example.com"
+                approval_id=approval, outcome=Outcome.APPROVED, by="me@example.com", identity=ME.identity
             )
             await runner.append(session_id, resolved)
         with pytest.raises(AlreadyAnswered) as error:
             await hub.approvals.answer(ME, session_id, approval, Answer(outcome=Outcome.DENIED))
-        assert error.value.details == {"outcome": "approved", "by": "me@example.com"}
+        assert error.value.details == {
+            "outcome": "approved",
+            "by": "me@example.com",
+            "identity": {"tokenId": "test", "label": "default", "claimedEmail": "me@example.com"},
+        }
     assert len(runner.commands(AnswerApproval)) == 1
     assert (await hub.approvals.inbox(ME)).approvals == []
 
@@ -124,7 +130,7 @@ async def test_answering_an_expired_approval_reports_its_outcome(
     await runner.append(session_id, ev.ApprovalResolved(approval_id=approval, outcome=Outcome.TIMED_OUT))
     with pytest.raises(AlreadyAnswered) as error:
         await hub.approvals.answer(ME, session_id, approval, YES)
-    assert error.value.details == {"outcome": "timed_out", "by": None}
+    assert error.value.details == {"outcome": "timed_out", "by": None, "identity": None}
 
 
 async def test_an_agent_may_ask_again_under_the_same_id(

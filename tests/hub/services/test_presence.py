@@ -26,7 +26,12 @@ async def test_typing_events_have_the_documented_form(hub: Hub, session_id: str)
         "type": "typing-changed",
         "namespace": "default",
         "sessionId": session_id,
-        "typing": {"email": "me@example.com", "clientId": "c1", "text": "hel"},
+        "typing": {
+            "email": "me@example.com",
+            "clientId": "c1",
+            "text": "hel",
+            "identity": {"tokenId": "test", "label": "default", "claimedEmail": "me@example.com"},
+        },
     }
     assert event.cursor is None
     assert event.merge_key is not None
@@ -82,6 +87,17 @@ async def test_users_who_connect_together_are_published_in_one_event(hub: Hub, s
     mine = next(event for event in feed.of("online-users-changed") if event["namespace"] == "default")
     assert [user["email"] for user in mine["users"]] == ["me@example.com", "you@example.com"]
     assert mine["users"][0]["deviceType"] == "web"
+
+
+async def test_a_claimed_email_does_not_hide_who_is_online_or_typing(hub: Hub, session_id: str) -> None:
+    impostor = caller(token_id="other", label="bot", email="me@example.com", client_id="c1")
+    feed = FeedRecorder(hub)
+    for number, one in enumerate((ME, impostor)):
+        hub.presence.join(one, str(number), session_id)
+        await hub.presence.typing(one, session_id, Typing(text="hi"))
+    assert [user.identity for user in hub.presence.online(ME).users] == [ME.identity, impostor.identity]
+    first, second = (event for event in feed.events if b"typing" in event.data)
+    assert first.merge_key != second.merge_key
 
 
 async def test_a_user_leaves_with_the_last_connection(hub: Hub) -> None:

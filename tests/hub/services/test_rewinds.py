@@ -62,12 +62,16 @@ async def test_the_runner_is_told_where_to_cut_and_the_text_comes_back(
     rewinds(runner)
     await runner.append(session_id, *turn("one", "a"), *turn("two", "b"))
     done = await hub.rewinds.rewind(ME, session_id, RewindSession(seq=6))
-    assert runner.commands(Rewind) == [Rewind(first_seq=5, cut_at="a", files_at="two", by="me@example.com")]
+    assert runner.commands(Rewind) == [
+        Rewind(first_seq=5, cut_at="a", files_at="two", by="me@example.com", identity=ME.identity)
+    ]
     assert (done.seq, done.first_seq, done.text, done.attachments) == (9, 5, "two", ["a.png"])
     assert (done.files.status, done.files.skipped) == (FileRestore.PARTIAL, ("b",))
     assert (await hub.sessions.get(ME, session_id)).last_message == "to one"
     await hub.rewinds.rewind(ME, session_id, RewindSession(seq=2, restore_files=False))
-    assert runner.commands(Rewind)[1] == Rewind(first_seq=1, cut_at=None, by="me@example.com")
+    assert runner.commands(Rewind)[1] == Rewind(
+        first_seq=1, cut_at=None, by="me@example.com", identity=ME.identity
+    )
 
 
 async def test_an_agent_without_anchors_keeps_its_answers(

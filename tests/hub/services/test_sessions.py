@@ -79,8 +79,10 @@ async def test_commands_reach_the_runner(hub: Hub, runner: ScriptedRunner, sessi
         ME, session_id, permission_mode=PermissionMode.PLAN, model="m", effort=ReasoningEffort.HIGH
     )
     assert [call.command for call in runner.calls[1:]] == [
-        Abort(), Stop(), Resume(), Configure(title="New name"),
-        Configure(permission_mode=PermissionMode.PLAN, model="m", effort=ReasoningEffort.HIGH),
+        Abort(), Stop(), Resume(), Configure(title="New name", identity=ME.identity),
+        Configure(
+            permission_mode=PermissionMode.PLAN, model="m", effort=ReasoningEffort.HIGH, identity=ME.identity
+        ),
     ]  # fmt: skip
     with pytest.raises(BadRequest):
         await hub.sessions.rename(ME, session_id, RenameSession(title="  "))
@@ -185,4 +187,4 @@ async def test_a_mode_that_the_session_has_already_is_not_sent_for_a_caller_who_
     id = await create(hub, runner, permission_mode=PermissionMode.YOLO)
     await hub.sessions.configure(writer, id, permission_mode=PermissionMode.YOLO)
     await hub.sessions.configure(writer, id, permission_mode=PermissionMode.YOLO, model="m")
-    assert runner.commands(Configure) == [Configure(model="m")]
+    assert runner.commands(Configure) == [Configure(model="m", identity=writer.identity)]

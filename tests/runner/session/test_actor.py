@@ -110,7 +110,7 @@ async def test_an_approval_waits_for_a_person_and_a_second_answer_is_refused_wit
         await actor.execute(
             commands.AnswerApproval(approval_id="a", answer=Answer(outcome=Outcome.DENIED, by="bob"))
         )
-    assert second.value.details == {"outcome": "approved", "by": "ann"}
+    assert second.value.details == {"outcome": "approved", "by": "ann", "identity": None}
     assert launch.answers.empty()
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)

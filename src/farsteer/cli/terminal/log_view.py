@@ -10,6 +10,7 @@ from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Outcome
 from farsteer.core.events import Entry, ToolStatus, TurnEndReason
+from farsteer.core.identity import describe
 from farsteer.core.queue import ItemState
 from farsteer.core.text import clean, clean_line
 
@@ -93,10 +94,13 @@ def _status_lines(content: ev.SessionEvent) -> list[StyledText]:
         case ev.ModeUpdate():
             values = [content.permission_mode, content.model, content.effort]
             return [
-                _line(f"· now {', '.join(clean_line(str(value)) for value in values if value)}", Style.DIM)
+                _line(
+                    f"· now {', '.join(clean_line(str(value)) for value in values if value)}{_by(content)}",
+                    Style.DIM,
+                )
             ]
         case ev.Rewound():
-            by = f" by {one_line(content.by, 60)}" if content.by else ""
+            by = _by(content)
             status = content.files.status
             files = "" if status is ev.FileRestore.SKIPPED else f" (files: {status})"
             return [_line(f"↶ rewound{by} to before message {content.first_seq}{files}", Style.DIM)]
@@ -118,8 +122,14 @@ _OUTCOMES = {
 }
 
 
+def _by(content: ev.ApprovalResolved | ev.Rewound | ev.ModeUpdate) -> str:
+    name = None if isinstance(content, ev.ModeUpdate) else content.by
+    who = describe(name, content.identity)
+    return f" by {one_line(who, 80)}" if who else ""
+
+
 def _resolution_line(content: ev.ApprovalResolved, title: str) -> StyledText:
-    by = f" by {one_line(content.by, 60)}" if content.by else ""
+    by = _by(content)
     chosen = "; ".join(", ".join(texts) for texts in (content.answers or {}).values())
     message = one_line(chosen or content.message or "", _WIDTH)
     outcome = "answered" if content.answers else _OUTCOMES[content.outcome]

@@ -7,7 +7,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from farsteer.core.errors import Forbidden
-from farsteer.core.ids import DEFAULT_NAMESPACE
+from farsteer.core.identity import Identity
+from farsteer.core.ids import DEFAULT_NAMESPACE, OWNER_ID
 from farsteer.core.modes import PermissionMode, allows_more_than_default
 
 
@@ -60,8 +61,14 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name other users see: the email the client gave, else the token's label."""
+        """The name other users see: the email the client claims, else the token's label. Nobody has verified it."""
         return self.email or self.label
+
+    @property
+    def identity(self) -> Identity:
+        """Who acts, for whatever records that."""
+        token_id = OWNER_ID if self.owner else self.token_id
+        return Identity(token_id=token_id, label=self.label, claimed_email=self.email)
 
     @property
     def manages_hub(self) -> bool:

@@ -95,6 +95,7 @@ class Tokens:
             email=caller.name,
             client_id=caller.client_id,
             device_type=caller.device_type,
+            identity=caller.identity,
         )
         return AuthResponse(
             token=self._jwts.sign(caller, now),

@@ -8,9 +8,9 @@ from collections import OrderedDict
 import msgspec
 
 from farsteer.core.api import ApprovalAnswered, ApprovalsResponse, ApprovalView
-from farsteer.core.approvals import Answer, Approval, check_answer
+from farsteer.core.approvals import Answer, Approval, already_answered, check_answer
 from farsteer.core.commands import AnswerApproval
-from farsteer.core.errors import AlreadyAnswered, NotFound
+from farsteer.core.errors import NotFound
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import SessionRow
@@ -52,7 +52,7 @@ class Approvals:
     async def answer(
         self, caller: Caller, session_id: str, approval_id: str, answer: Answer
     ) -> ApprovalAnswered:
-        """Answer an approval. Raises NotFound, and AlreadyAnswered with the details `outcome` and `by`."""
+        """Answer an approval. Raises NotFound, and AlreadyAnswered with the details `outcome`, `by` and `identity`."""
         caller.require(Scope.APPROVE)
         row = await self._store.get_session(caller.namespace, session_id)
         key = (session_id, approval_id)
@@ -68,11 +68,13 @@ class Approvals:
         self, caller: Caller, row: SessionRow, approval_id: str, answer: Answer
     ) -> ApprovalAnswered:
         approval = await self._find_open(caller, row, approval_id)
-        checked = check_answer(approval, msgspec.structs.replace(answer, by=caller.name))
+        checked = check_answer(
+            approval, msgspec.structs.replace(answer, by=caller.name, identity=caller.identity)
+        )
         command = AnswerApproval(approval_id=approval_id, answer=checked)
         await self._links.call(caller.namespace, row.machine_id, row.id, command)
-        self._add_answered(row.id, approval_id, Resolution(checked.outcome, checked.by))
-        return ApprovalAnswered(ok=True, outcome=checked.outcome, by=checked.by)
+        self._add_answered(row.id, approval_id, Resolution(checked.outcome, checked.by, checked.identity))
+        return ApprovalAnswered(ok=True, outcome=checked.outcome, by=checked.by, identity=checked.identity)
 
     async def _find_open(self, caller: Caller, row: SessionRow, approval_id: str) -> Approval:
         """Return the open approval. An agent may reuse an id, so an open approval counts even if one was resolved."""
@@ -88,9 +90,7 @@ class Approvals:
             answered = resolved
         if answered is None:
             raise NotFound("no such approval")
-        raise AlreadyAnswered(
-            f"already answered: {answered.outcome.value}", outcome=answered.outcome.value, by=answered.by
-        )
+        raise already_answered(answered.outcome, answered.by, answered.identity)
 
     def _add_answered(self, session_id: str, approval_id: str, resolved: Resolution) -> None:
         self._answered[session_id, approval_id] = resolved

@@ -231,7 +231,9 @@ def _check_same_request(known: bytes, given: bytes) -> None:
 
 
 def _first_message(text: str, caller: Caller) -> QueueItem:
-    return QueueItem(id=new_id(), text=text, created_at=now_ms(), sent_from=caller.name)
+    return QueueItem(
+        id=new_id(), text=text, created_at=now_ms(), sent_from=caller.name, identity=caller.identity
+    )
 
 
 def _requested_spec(request: CreateSession) -> SessionSpec:

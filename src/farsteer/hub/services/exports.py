@@ -23,6 +23,7 @@ from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.clock import now_ms
 from farsteer.core.events import Entry, TurnEndReason, decode_entry
+from farsteer.core.identity import describe
 from farsteer.core.text import clean, clean_line, escape_json
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
@@ -167,7 +168,8 @@ class MarkdownTranscript:
         match event:
             case ev.UserMessage():
                 self._messages += 1
-                sender = "" if event.sent_from is None else f" · {_single_line(event.sent_from)}"
+                who = describe(event.sent_from, event.identity)
+                sender = f" · {_single_line(who)}" if who else ""
                 yield f"## {self._messages} · {_format_time(entry.created_at)}{sender}"
                 yield _quote(event.text)
                 for file in event.attachments:
@@ -238,7 +240,8 @@ class MarkdownTranscript:
 
     def _render_resolved(self, event: ev.ApprovalResolved) -> str:
         title = self._open_approvals.pop(event.approval_id, "a person's answer")
-        by = f" by {_single_line(event.by)}" if event.by else ""
+        who = describe(event.by, event.identity)
+        by = f" by {_single_line(who)}" if who else ""
         chosen = "; ".join(", ".join(options) for options in (event.answers or {}).values())
         words = [text for text in (chosen, event.message) if text]
         more = f" ({_single_line('; '.join(words))})" if words else ""

@@ -165,6 +165,7 @@ class Messages:
             local_id=request.local_id,
             attachments=tuple(_check_attachment(attachment) for attachment in request.attachments),
             sent_from=caller.name,
+            identity=caller.identity,
             delivery=request.delivery,
         )
         accepted = await self._store.accept_item(caller.namespace, session_id, item)

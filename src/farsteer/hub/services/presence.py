@@ -54,8 +54,16 @@ class Presence:
             self._prewarming.add(row.id)
             self._tasks.spawn(self._prewarm(row), f"prewarming of session {row.id}")
         client = request.client_id or caller.client_id or ""
-        typing = {"email": caller.name, "clientId": client, "text": request.text, "updatedAt": now_ms()}
-        self._publish(caller.namespace, "typing-changed", session_id, typing, f"{session_id}:{client}")
+        typing = {
+            "email": caller.name,
+            "clientId": client,
+            "text": request.text,
+            "updatedAt": now_ms(),
+            "identity": caller.identity,
+        }
+        # With the token, because any other could claim the same client id and replace this event.
+        key = f"{session_id}:{caller.token_id}:{client}"
+        self._publish(caller.namespace, "typing-changed", session_id, typing, key)
 
     async def _prewarm(self, row: SessionRow) -> None:
         try:
@@ -72,6 +80,7 @@ class Presence:
             client_id=caller.client_id or "",
             device_type=caller.device_type,
             session_id=session_id,
+            identity=caller.identity,
         )
         self.leave(connection_id)
         self._namespaces[connection_id] = caller.namespace
@@ -86,7 +95,7 @@ class Presence:
             self._publish_users_soon(namespace)
 
     def online(self, caller: Caller) -> OnlineUsersResponse:
-        """Return each user once per client and session, whatever the number of connections."""
+        """Return each user once per token, client and session, whatever the number of connections."""
         caller.require(Scope.READ)
         return OnlineUsersResponse(users=self._users(caller.namespace))
 
@@ -102,7 +111,7 @@ class Presence:
     def _users(self, namespace: str) -> list[OnlineUser]:
         return list(
             {
-                (user.email, user.client_id, user.session_id): user
+                (user.identity, user.client_id, user.session_id): user
                 for user in self._connections.get(namespace, {}).values()
             }.values()
         )

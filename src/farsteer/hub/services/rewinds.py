@@ -64,6 +64,7 @@ class Rewinds:
             keeps=point.cut_at is None and point.answered and row.state.registered,
             files_at=message.item_id if request.restore_files else None,
             by=caller.name,
+            identity=caller.identity,
         )
         reply = await self._links.call(row.namespace, row.machine_id, row.id, command)
         done = await self._store.find_rewind_result(row.namespace, row.id, point.first_seq, point.last_seq)

@@ -75,7 +75,7 @@ class Sessions:
         title = request.title.strip()
         if not title:
             raise BadRequest("a title must not be blank")
-        return await self._call(caller, session_id, commands.Configure(title=title))
+        return await self._call(caller, session_id, commands.Configure(title=title, identity=caller.identity))
 
     async def delete(self, caller: Caller, session_id: str) -> Done:
         """Delete a session at once, even if its machine is offline."""
@@ -115,7 +115,9 @@ class Sessions:
             permission_mode = None
             if model is None and effort is None:
                 return Done()
-        change = commands.Configure(permission_mode=permission_mode, model=model, effort=effort)
+        change = commands.Configure(
+            permission_mode=permission_mode, model=model, effort=effort, identity=caller.identity
+        )
         return await self._call(caller, session_id, change)
 
     async def _interrupt(

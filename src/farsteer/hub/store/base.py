@@ -31,6 +31,7 @@ from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGr
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.events import SessionStatus
+from farsteer.core.identity import Identity
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
@@ -96,6 +97,7 @@ class Resolution(Struct, frozen=True):
 
     outcome: Outcome
     by: str | None
+    identity: Identity | None = None
 
 
 class StoredResponse(Struct, frozen=True):

@@ -289,7 +289,7 @@ class SessionActor:
             await self._calls.call(launch.answer(approval, answer))
         self._approvals.close(approval_id, answer)
         if answer.mode is not None:
-            await self._configure(commands.Configure(permission_mode=answer.mode))
+            await self._configure(commands.Configure(permission_mode=answer.mode, identity=answer.identity))
         if answer.outcome is Outcome.ABORT:
             await self._delivery.abort()
 
@@ -303,7 +303,7 @@ class SessionActor:
     async def _configure(self, change: commands.Configure) -> None:
         """Apply a change to the running agent where it can do that live; otherwise schedule a restart."""
         if change.title is not None:
-            self._log.add(ev.TitleUpdate(title=change.title, by_user=True))
+            self._log.add(ev.TitleUpdate(title=change.title, by_user=True, identity=change.identity))
         state = self.state
         mode = change.permission_mode if change.permission_mode != state.permission_mode else None
         model = change.model if change.model != state.model else None
@@ -314,7 +314,9 @@ class SessionActor:
             self._modes.choose(change.permission_mode)
         if mode is None and model is None and effort is None:
             return
-        self._log.add(ev.ModeUpdate(permission_mode=mode, model=model, effort=effort))
+        self._log.add(
+            ev.ModeUpdate(permission_mode=mode, model=model, effort=effort, identity=change.identity)
+        )
         # A process that is starting or prewarmed was given the old values.
         if self._launcher.current is not None and not is_live:
             self._launcher.mark_outdated()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from farsteer.core import events as ev
-from farsteer.core.approvals import Answer, Approval, Outcome
+from farsteer.core.approvals import Answer, Approval, Outcome, already_answered
 from farsteer.core.clock import now_ms
-from farsteer.core.errors import AlreadyAnswered, NotFound
+from farsteer.core.errors import NotFound
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.mailbox import ApprovalExpired
 from farsteer.runner.session.timers import Timers
@@ -20,7 +20,7 @@ class OpenApprovals:
         self._log = log
         self._timers = timers
         self._timeout = timeout
-        self._answered: dict[str, tuple[Outcome, str | None]] = {}
+        self._answered: dict[str, Answer] = {}
 
     def open(self, approval: Approval) -> None:
         """Log the approval, and start its timer if approvals of this session expire."""
@@ -44,15 +44,14 @@ class OpenApprovals:
         known = self._answered.get(approval_id)
         if known is None:
             raise NotFound("no such approval in this session")
-        outcome, by = known
-        raise AlreadyAnswered(f"already answered: {outcome.value}", outcome=outcome.value, by=by)
+        raise already_answered(known.outcome, known.by, known.identity)
 
     def close(self, approval_id: str, answer: Answer) -> None:
         """Log the outcome. Idempotent."""
         if not self.is_open(approval_id):
             return
         self._timers.cancel(approval_id)
-        self._answered[approval_id] = (answer.outcome, answer.by)
+        self._answered[approval_id] = Answer(outcome=answer.outcome, by=answer.by, identity=answer.identity)
         if len(self._answered) > _MAX_REMEMBERED:
             del self._answered[next(iter(self._answered))]
         self._log.add(
@@ -60,6 +59,7 @@ class OpenApprovals:
                 approval_id=approval_id,
                 outcome=answer.outcome,
                 by=answer.by,
+                identity=answer.identity,
                 option_id=answer.option_id,
                 answers=answer.answers,
                 message=answer.message,

@@ -119,6 +119,7 @@ class Rewinds:
         event = ev.Rewound(
             first_seq=command.first_seq, files=files, cut_at=command.cut_at, keeps=command.keeps,
             native_id=new_id() if starts_anew and self._adapter.capabilities.caller_chosen_id else None, by=command.by,
+            identity=command.identity,
         )  # fmt: skip
         self._log.add(event)
         if command.keeps:

@@ -39,7 +39,11 @@ class TurnManager:
     def log_message(self, item: QueueItem) -> None:
         self._log.add(
             ev.UserMessage(
-                item_id=item.id, text=item.text, attachments=item.attachments, sent_from=item.sent_from
+                item_id=item.id,
+                text=item.text,
+                attachments=item.attachments,
+                sent_from=item.sent_from,
+                identity=item.identity,
             ),
             local_id=item.local_id,
         )

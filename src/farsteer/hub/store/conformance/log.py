@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from farsteer.core import events as ev
 from farsteer.core.approvals import Outcome
+from farsteer.core.identity import Identity
 from farsteer.core.ids import new_id
-from farsteer.hub.store.base import AppendResult, AppendStatus, UsageFilter
+from farsteer.hub.store.base import AppendResult, AppendStatus, Resolution, UsageFilter
 from farsteer.hub.store.conformance.harness import (
     LINK,
     NAMESPACE,
@@ -151,11 +152,17 @@ class LogContracts(StoreContracts):
         log = await harness.create_session()
         store = harness.store
         assert await store.find_resolution(NAMESPACE, log.session_id, "a") is None
-        denied = ev.ApprovalResolved(approval_id="a", outcome=Outcome.DENIED, by="ann")
+        identity = Identity(token_id=new_id(), label="phone", claimed_email="ann")
+        denied = ev.ApprovalResolved(approval_id="a", outcome=Outcome.DENIED, by="ann", identity=identity)
         await harness.append(log, [log.add(denied)])
         found = await store.find_resolution(NAMESPACE, log.session_id, "a")
         assert found is not None
-        assert (found.outcome, found.by) == (Outcome.DENIED, "ann")
+        assert (found.outcome, found.by, found.identity) == (Outcome.DENIED, "ann", identity)
+        expired = ev.ApprovalResolved(approval_id="b", outcome=Outcome.TIMED_OUT)
+        await harness.append(log, [log.add(expired)])
+        assert await store.find_resolution(NAMESPACE, log.session_id, "b") == Resolution(
+            Outcome.TIMED_OUT, None, None
+        )
 
     @contract
     async def test_usage_is_counted_once_and_outlives_the_session(self, harness: StoreHarness) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from farsteer.core.events import ApprovalResolved, QueueUpdate, Rewound, UsageUpdate
 from farsteer.core.session import SessionState
-from farsteer.core.wire import decode
+from farsteer.core.wire import decode, encode
 from farsteer.hub.feed import SyncEvent, sync_event
 from farsteer.hub.rules.log import AppendPlan, AppendResult, StoredLog, plan_append
 from farsteer.hub.rules.session import SessionPhase
@@ -64,8 +64,14 @@ def append(
 
 def _record_resolution(tx: Transaction, session_id: str, resolved: ApprovalResolved) -> None:
     tx.db.execute(
-        "INSERT OR REPLACE INTO resolved (session_id, approval_id, outcome, by) VALUES (?, ?, ?, ?)",
-        (session_id, resolved.approval_id, resolved.outcome.value, resolved.by),
+        "INSERT OR REPLACE INTO resolved (session_id, approval_id, outcome, by, identity) VALUES (?, ?, ?, ?, ?)",
+        (
+            session_id,
+            resolved.approval_id,
+            resolved.outcome.value,
+            resolved.by,
+            None if resolved.identity is None else encode(resolved.identity),
+        ),
     )
 
 

@@ -125,4 +125,5 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, "ALTER TABLE machines ADD COLUMN key BLOB"),
     # Who created a token is not known for those that exist already.
     Migration(5, "ALTER TABLE tokens ADD COLUMN created_by TEXT"),
+    Migration(6, "ALTER TABLE resolved ADD COLUMN identity BLOB"),
 )

@@ -9,6 +9,7 @@ from farsteer.core.api import SessionView
 from farsteer.core.approvals import Outcome
 from farsteer.core.errors import Conflict, NotFound
 from farsteer.core.events import SessionStatus
+from farsteer.core.identity import Identity
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
@@ -104,9 +105,13 @@ def resolution(
 ) -> Resolution | None:
     find(db, namespace, session_id)
     row = db.execute(
-        "SELECT outcome, by FROM resolved WHERE session_id = ? AND approval_id = ?", (session_id, approval_id)
+        "SELECT outcome, by, identity FROM resolved WHERE session_id = ? AND approval_id = ?",
+        (session_id, approval_id),
     ).fetchone()
-    return None if row is None else Resolution(Outcome(row[0]), row[1])
+    if row is None:
+        return None
+    outcome, by, identity = row
+    return Resolution(Outcome(outcome), by, None if identity is None else decode(identity, Identity))
 
 
 def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse | None:
