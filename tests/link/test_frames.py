@@ -83,9 +83,9 @@ def test_an_event_travels_as_the_bytes_it_was_encoded_to() -> None:
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"", b"{", b"[]", b'{"t":"call"}', b'{"t":"nonsense"}', b'{"t":"\xff"}', "text", b"[" * 100_000],
+    [b"", b"{", b"[]", b'{"t":"call"}', b'{"t":"nonsense"}', b'{"t":"\xff"}', b"[" * 100_000],
 )
-def test_garbage_ends_the_link(garbage: bytes | str) -> None:
+def test_garbage_ends_the_link(garbage: bytes) -> None:
     with pytest.raises(LinkClosed):
         frames.decode_at_hub(garbage)
 
@@ -101,3 +101,60 @@ def test_a_frame_the_other_end_would_refuse_is_not_sent(monkeypatch: pytest.Monk
     monkeypatch.setattr(frames, "MAX_FRAME", 10)
     with pytest.raises(TooLarge):
         frames.encode_frame(Ack(session="s" * 20, seq=1))
+
+
+# -- a hostile runner
+
+
+DELTA = b'{"messageId":"","kind":"agent_message","text":""},'
+
+
+def receive(frame: bytes) -> ToHub:
+    for _ in frames.check_at_hub(frame):
+        pass
+    return frames.decode_at_hub(frame)
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize("depth", [200, 900, 1_000_000])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"t":"reply","id":1,"result":%b}',
+        b'{"t":"events","session":"s","items":[],"state":{"id":"s","agent":"a","directory":"/","meta":{"a":%b}}}',
+        b'{"t":"ping","unknown":%b}',
+    ],
+    ids=["result", "state", "unknown"],
+)
+def test_deep_nesting_anywhere_ends_the_link(frame: bytes, depth: int) -> None:
+    with pytest.raises(LinkClosed, match="nested"):
+        receive(frame % nested(depth))
+    receive(frame % nested(60))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'{"t":"reply","id":1,"result":[%b1]}' % (b"1," * 300_000),
+        b'{"t":"reply","id":1,"error":{"code":"internal","message":"","details":{%b"":1}}}' % (b'"":1,' * 300_000),
+        b'{"t":"events","session":"s","items":[%b[1,"",0]]}' % (b'[1,"",0],' * 300_000),
+        b'{"items":[],"session":"s","t":"events","state":{"queue":[%b0]}}' % (b"0," * 300_000),
+        b'{"t":"deltas","session":"s","deltas":[%b{}]}' % (DELTA * 30_000),
+        b'{"t":"hello","sessions":{%b"":1}}' % (b'"":1,' * 300_000),
+    ],
+    ids=["result", "details", "entries", "state", "deltas", "hello"],
+)  # fmt: skip
+def test_a_frame_with_too_many_values_ends_the_link(frame: bytes) -> None:
+    with pytest.raises(LinkClosed, match="values"):
+        receive(frame)
+
+
+def test_a_frame_full_of_long_entries_is_read() -> None:
+    """Tool calls with long tables: many more values than a message may have otherwise."""
+    body = b'{"seq":1,"content":{"input":{"rows":[%b1]}}}' % (b"[1,2,3]," * 20_000)
+    entries = [EncodedEntry(seq=number, kind="tool_call", body=msgspec.Raw(body)) for number in range(20)]
+    message = Events(session="s", entries=entries)
+    assert receive(frames.encode_frame(message)) == message

@@ -17,6 +17,8 @@ class JsonLimits(NamedTuple):
     """How deeply arrays and objects may be nested."""
     values: int
     """How many values there may be, those inside of others included. A key is not a value."""
+    counted_depth: int | None = None
+    """Values nested more deeply than this do not count, because no objects are made of them."""
 
 
 INPUT_LIMITS = JsonLimits(depth=64, values=100_000)
@@ -57,6 +59,7 @@ def scan(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> Iterator[None]:
 
 def _scan_tokens(data: bytes, limits: JsonLimits) -> Iterator[None]:
     depth = values = strings = 0
+    counted_depth = limits.depth if limits.counted_depth is None else limits.counted_depth
     string_end: bytes | None = None
     """What the last piece ended with if it ended inside of a string: nothing or a backslash."""
     for start in range(0, len(data), _SCANNED_BYTES):
@@ -68,13 +71,13 @@ def _scan_tokens(data: bytes, limits: JsonLimits) -> Iterator[None]:
         for token in _TOKEN.finditer(data, start, end):
             match token[0][:1]:
                 case b'"':
-                    strings += 1
+                    strings += depth <= counted_depth
                     if token.end() == end:
                         string_end = _if_cut(token)
                 case b",":
-                    values += 1
+                    values += depth <= counted_depth
                 case b"[" | b"{":
-                    values += 1
+                    values += depth < counted_depth
                     depth += 1
                     if depth > limits.depth:
                         raise JsonTooComplex(f"JSON is nested more than {limits.depth} levels deep")

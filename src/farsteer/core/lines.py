@@ -9,10 +9,15 @@ _HEAD = 200
 
 
 class Oversized(NamedTuple):
-    """Stands for a line over the limit. Its content is dropped except for the first bytes."""
+    """Stands for a line over a limit. Its content is dropped except for the first bytes."""
 
     size: int
     head: bytes
+    reason: str = "too long"
+
+    @classmethod
+    def of(cls, line: bytes, reason: str) -> Oversized:
+        return cls(len(line), line[:_HEAD], reason)
 
 
 Line = bytes | Oversized

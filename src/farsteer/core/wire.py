@@ -27,7 +27,7 @@ class InvalidJson(msgspec.DecodeError):
     """Bytes that are not UTF-8, or JSON that is nested too deeply to be read."""
 
 
-def decode(data: bytes | str, kind: type[T]) -> T:
+def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
     """Raises msgspec.DecodeError, and nothing else, for what cannot be decoded."""
     try:
         return msgspec.json.decode(data, type=kind)

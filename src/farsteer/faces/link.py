@@ -5,13 +5,15 @@ The runner sends its access token in the Authorization header.
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from farsteer.core.errors import FarsteerError
 from farsteer.hub import Hub
-from farsteer.link.frames import decode_at_hub, encode_frame
+from farsteer.link.frames import check_at_hub, decode_at_hub, encode_frame
 from farsteer.link.identity import token_digest
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
@@ -71,7 +73,10 @@ class HubWebSocketTransport:
             raise LinkClosed("the link is closed") from error
         if message["type"] == "websocket.disconnect":
             raise LinkClosed(f"the runner has disconnected ({message.get('code')})")
-        return decode_at_hub(message.get("bytes") or message.get("text") or b"")
+        frame = message.get("bytes") or (message.get("text") or "").encode()
+        for _ in check_at_hub(frame):
+            await asyncio.sleep(0)
+        return decode_at_hub(frame)
 
     async def close(self) -> None:
         """Idempotent, and takes at most 2 s."""

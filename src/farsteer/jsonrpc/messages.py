@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from farsteer.core.json_limits import JsonTooComplex, check_limits, scan
+from farsteer.core.json_limits import JsonTooComplex
 from farsteer.core.lines import Line, Oversized
 from farsteer.core.wire import decode_with
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, RpcError
+from farsteer.jsonrpc.input_check import check_input
 
 RequestId = str | int | float | None
 """JSON-RPC discourages null as a request id but allows it, so such requests are answered too."""
@@ -18,7 +18,6 @@ MAX_BATCH = 100
 """How many messages one line may hold."""
 _MAX_NAME_CHARS = 1000
 """How long an id or the name of a method may be. Both are repeated in responses."""
-_LONG_LINE_BYTES = 256 * 1024
 _QUOTED_BYTES = 200
 """How much of a line that is not JSON is sent back with the error."""
 
@@ -64,22 +63,13 @@ async def decode_line(line: Line) -> list[RpcMessage]:
     if isinstance(line, Oversized):
         return [_invalid(None, f"a line of {line.size} bytes is too long")]
     try:
-        await _check_limits(line)
+        await check_input(line)
         return _decode(line)
     except JsonTooComplex as error:
         return [_invalid(None, str(error))]
     except msgspec.DecodeError:
         quoted = line[:_QUOTED_BYTES].decode(errors="replace")
         return [InvalidMessage(None, RpcError(PARSE_ERROR, "not valid JSON", {"line": quoted}))]
-
-
-async def _check_limits(line: bytes) -> None:
-    """Raises JsonTooComplex. Looking through a long line takes time, so other tasks run in between."""
-    if len(line) <= _LONG_LINE_BYTES:
-        check_limits(line)
-        return
-    for _ in scan(line):
-        await asyncio.sleep(0)
 
 
 def _decode(line: bytes) -> list[RpcMessage]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Iterator
 from typing import TypeVar
 
 import msgspec
 
 from farsteer.core.errors import AgentError, ErrorCode, TooLarge
-from farsteer.core.wire import encode
+from farsteer.core.json_limits import JsonLimits, check_limits, scan
+from farsteer.core.wire import decode_with, encode
 from farsteer.link.messages import (
     MAX_FRAME,
     Deltas,
@@ -25,6 +28,17 @@ _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# More than what clients and agents may send, because runner and hub wrap and collect that. An honest runner is never
+# refused: it would send the same again over the next link. The entries of a log are checked one by one when they are
+# stored.
+_LIMITS = JsonLimits(depth=128, values=250_000)
+_DELTA_LIMITS = JsonLimits(depth=128, values=60_000)
+_MAX_ENTRIES = 10_000
+_ENTRY_LIMITS = JsonLimits(depth=sys.maxsize, values=4 * _MAX_ENTRIES, counted_depth=2)
+"""Four values for each entry: itself, its number, kind and body. What is in the body is not decoded."""
+_LONG_FRAME_BYTES = 60_000
+"""Shorter frames cannot have more values than allowed."""
+
 _to_hub = msgspec.json.Decoder(ToHub)
 _to_runner = msgspec.json.Decoder(ToRunner)
 
@@ -35,6 +49,37 @@ def encode_frame(message: ToHub | ToRunner) -> bytes:
     if len(frame) > MAX_FRAME:
         raise TooLarge("a link message is too large", limit=MAX_FRAME, size=len(frame))
     return frame
+
+
+class _Outline(msgspec.Struct, frozen=True):
+    """A message to the hub, of which nothing is decoded but its type."""
+
+    t: str
+    items: msgspec.Raw = msgspec.Raw()
+    state: msgspec.Raw = msgspec.Raw()
+
+
+_outline = msgspec.json.Decoder(_Outline)
+
+
+def check_at_hub(frame: bytes) -> Iterator[None]:
+    """Look through a long frame in short steps, before `decode_at_hub`. Raises LinkClosed if it has too many values."""
+    if len(frame) <= _LONG_FRAME_BYTES:
+        return
+    try:
+        outline = decode_with(_outline, frame)
+        match outline.t:
+            case "events":
+                items = bytes(outline.items)
+                if items.count(b"[") > _MAX_ENTRIES:  # each entry is an array
+                    yield from scan(items, _ENTRY_LIMITS)
+                yield from scan(bytes(outline.state), _LIMITS)
+            case "deltas":
+                yield from scan(frame, _DELTA_LIMITS)
+            case _:
+                yield from scan(frame, _LIMITS)
+    except msgspec.DecodeError as error:
+        raise _invalid(error) from error
 
 
 class _Reply(LinkMessage, tag="reply"):
@@ -60,18 +105,29 @@ _essentials: msgspec.json.Decoder[_Essentials] = msgspec.json.Decoder(_Essential
 """Decodes what must be known of a message to go on if its other fields are not as expected."""
 
 
-def decode_at_hub(frame: bytes | str) -> ToHub:
+def decode_at_hub(frame: bytes) -> ToHub:
     """Decode a message of a runner.
 
     A runner may be newer than the hub, or faulty. A field that cannot be decoded does not end the link: the call that
     an answer belongs to fails, a state is left out, deltas are dropped. Raises LinkClosed if that is not enough.
     """
     try:
-        return _to_hub.decode(frame)
+        message = decode_with(_to_hub, frame)
+        if frame.count(b"[") + frame.count(b"{") > _LIMITS.depth:
+            _check_depth(frame, message)
     except msgspec.ValidationError as error:
         return _without_invalid_fields(_read(frame, _essentials), error)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LinkClosed(f"received an invalid link message: {error}") from error
+    except msgspec.DecodeError as error:
+        raise _invalid(error) from error
+    return message
+
+
+def _check_depth(frame: bytes, message: ToHub) -> None:
+    """Raises JsonTooComplex for what would break those who read it later."""
+    if not isinstance(message, Events):
+        check_limits(frame, _LIMITS)
+    elif message.state is not None:
+        check_limits(encode(message.state), _LIMITS)
 
 
 def _without_invalid_fields(known: _Essentials, fault: msgspec.ValidationError) -> ToHub:
@@ -93,6 +149,10 @@ def decode_at_runner(frame: bytes | str) -> ToRunner:
 
 def _read(frame: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:
     try:
-        return decoder.decode(frame)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LinkClosed(f"received an invalid link message: {error}") from error
+        return decode_with(decoder, frame)
+    except msgspec.DecodeError as error:
+        raise _invalid(error) from error
+
+
+def _invalid(error: msgspec.DecodeError) -> LinkClosed:
+    return LinkClosed(f"received an invalid link message: {error}")

@@ -20,6 +20,7 @@ from farsteer.link.messages import EncodedEntry
 _BUFFER_ENTRIES = 2000
 _BUFFER_BYTES = 8 * 1024 * 1024
 _DELTA_CHARS = 256 * 1024
+_MAX_DELTAS = 5000
 
 
 class EntrySource(Protocol):
@@ -76,7 +77,7 @@ class SessionOutbox:
             else:
                 self.deltas.append(delta)
             self.delta_chars += len(delta.text)
-        if self.delta_chars > _DELTA_CHARS:
+        if self.delta_chars > _DELTA_CHARS or len(self.deltas) > _MAX_DELTAS:
             self.pop_deltas()
 
     def pop_deltas(self) -> list[Delta]:

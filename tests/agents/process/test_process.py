@@ -196,6 +196,26 @@ def test_an_oversized_line_is_reported_and_reading_goes_on(run: Run) -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("'[' * 1000", "JSON is nested more than 64 levels deep"),
+        ("'[' * 900_000", "JSON is nested more than 64 levels deep"),
+        ("'[' + '{},' * 300_000 + '{}]'", "JSON has more than 100000 values"),
+    ],
+)
+def test_json_that_is_too_complex_is_reported_and_reading_goes_on(run: Run, line: str, reason: str) -> None:
+    async def scenario() -> None:
+        watched = python(f"print('a'); print({line}); print('b')")
+        await watched.exit()
+        first, complex_line, last = watched.lines
+        assert (first, last) == (b"a", b"b")
+        assert isinstance(complex_line, Oversized)
+        assert complex_line.reason == reason
+
+    run(scenario())
+
+
 def test_only_the_end_of_stderr_is_kept(run: Run) -> None:
     async def scenario() -> None:
         watched = python("import sys\nfor n in range(100_000): sys.stderr.write(f'line {n}\\n')")

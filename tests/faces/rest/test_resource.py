@@ -147,3 +147,22 @@ async def test_no_secret_is_logged(stack: Stack, caplog: pytest.LogCaptureFixtur
     assert OWNER not in written
     assert owner.headers["authorization"].removeprefix("Bearer ") not in written
     assert "secret-in-the-url" not in written
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"text":"x","attachments":%b}' % (b"[" * 65),
+        b'{"text":"x","attachments":[%b{}]}' % (b'{"name":"a"},' * 100_000),
+    ],
+    ids=["deep", "many"],
+)
+async def test_a_body_that_is_too_complex_is_refused_before_it_is_decoded(
+    owner: Account, body: bytes
+) -> None:
+    headers = {"content-type": "application/json"}
+    response = await owner.post(f"/api/sessions/{new_id()}/messages", content=body, headers=headers)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == "invalid_json"
+    assert error["message"].startswith("the body is too complex: JSON")

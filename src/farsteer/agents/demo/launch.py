@@ -189,7 +189,7 @@ class DemoLaunch(Launch):
         for line in lines:
             if isinstance(line, Oversized):
                 head = line.head.decode(errors="replace")
-                text = f"a line of {line.size} bytes was skipped: {head}"
+                text = f"a line of {line.size} bytes was skipped ({line.reason}): {head}"
                 self._output.add_notice(text, ErrorCode.AGENT_PROTOCOL)
             else:
                 self._handle(protocol.decode_line(line))

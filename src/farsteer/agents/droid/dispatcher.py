@@ -81,7 +81,7 @@ class LineDispatcher:
         for line in lines:
             if isinstance(line, Oversized):
                 head = line.head.decode(errors="replace")
-                text = f"Skipped a line of {line.size} bytes: {head}"
+                text = f"Skipped a line of {line.size} bytes ({line.reason}): {head}"
                 self.output.add_notice(text, ErrorCode.TOO_LARGE)
                 continue
             decoded = protocol.decode_line(line)

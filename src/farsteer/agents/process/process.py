@@ -19,7 +19,9 @@ from farsteer.agents.process import posix
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.agents.process.pipes import ReadPipe, TailPipe, WritePipe
 from farsteer.core.errors import AgentError, ErrorCode
-from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter
+from farsteer.core.json_limits import JsonTooComplex
+from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter, Oversized
+from farsteer.jsonrpc.input_check import check_input
 
 WRITE_TIMEOUT = 10.0
 _CLOSED_STDOUT_GRACE = 2.0
@@ -87,7 +89,7 @@ class AgentProcess:
             environment: The whole environment. If it has no launch mark, a unique one is added.
             on_lines: Receives the lines of stdout in batches. If it raises, the process is ended.
             on_exit: Called once, after the last call of `on_lines`.
-            line_limit: Longer lines are delivered as `Oversized`.
+            line_limit: Longer lines, and JSON that is too complex, are delivered as `Oversized`.
 
         Raises:
             AgentError: The program cannot be started.
@@ -177,7 +179,7 @@ class AgentProcess:
 
     async def _deliver(self, lines: list[Line]) -> None:
         if lines:
-            await self._on_lines(lines)
+            await self._on_lines([await _checked(line) for line in lines])
 
     def _handle_exit(self) -> None:
         """Kill what the process left behind while it is a zombie, then reap it."""
@@ -199,3 +201,13 @@ class AgentProcess:
             self._handle_exit()
         self._stderr.close()
         self._output.close()
+
+
+async def _checked(line: Line) -> Line:
+    """Every adapter decodes the lines as JSON, and much of that is stored and shown as it is."""
+    if isinstance(line, bytes):
+        try:
+            await check_input(line)
+        except JsonTooComplex as error:
+            return Oversized.of(line, str(error))
+    return line

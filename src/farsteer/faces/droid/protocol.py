@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from farsteer.core import droid
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.wire import WireStruct, encode
+from farsteer.core.wire import WireStruct, decode, decode_with, encode
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,17 +107,17 @@ _decoder = msgspec.json.Decoder(Line)
 
 def decode_line(line: bytes) -> Line | InvalidLine:
     try:
-        return _decoder.decode(line)
+        return decode_with(_decoder, line)
     except msgspec.ValidationError:
         return InvalidLine(NOT_JSON_RPC if _is_json(line) else NOT_JSON)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except msgspec.DecodeError:
         return InvalidLine(NOT_JSON)
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        decode(line, object)
+    except msgspec.DecodeError:
         return False
     return True
 

@@ -9,7 +9,9 @@ import msgspec
 
 from farsteer.core import droid
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, NotFound
+from farsteer.core.json_limits import JsonTooComplex
 from farsteer.core.lines import Line, Oversized
+from farsteer.core.wire import decode
 from farsteer.faces.droid import protocol
 from farsteer.faces.droid.attached_session import ProtocolWriter
 from farsteer.faces.droid.methods import METHODS, Methods, NoSession
@@ -22,6 +24,7 @@ from farsteer.jsonrpc.errors import (
     METHOD_NOT_FOUND,
     PARSE_ERROR,
 )
+from farsteer.jsonrpc.input_check import check_input
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter
 
 _logger = logging.getLogger(__name__)
@@ -86,7 +89,7 @@ class Server:
             return
         if not line.strip():
             return
-        decoded = protocol.decode_line(line)
+        decoded = await _decode_line(line)
         match decoded:
             case protocol.Request():
                 await self._handle_request(decoded)
@@ -105,9 +108,9 @@ class Server:
         try:
             if isinstance(request.params, msgspec.UnsetType):
                 raise msgspec.ValidationError("params: Required")
-            params = msgspec.json.decode(request.params, type=method.params)
+            params = decode(request.params, method.params)
             await method.handle(self._methods, request.id, params)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest) as error:
+        except (msgspec.DecodeError, BadRequest) as error:
             reason = f"Invalid request for {request.method}: {error}"
             await self._reject(request, INVALID_PARAMS, reason)
         except NoSession:
@@ -133,3 +136,12 @@ class Server:
         else:
             _logger.warning("request %s: %s", request.id, reason)
             await self._writer.error(None, INVALID_REQUEST, protocol.INVALID_REQUEST_FORMAT)
+
+
+async def _decode_line(line: bytes) -> protocol.Line | protocol.InvalidLine:
+    try:
+        await check_input(line)
+    except JsonTooComplex as error:
+        _logger.warning("refused a line of %d bytes: %s", len(line), error)
+        return protocol.InvalidLine(protocol.NOT_JSON)
+    return protocol.decode_line(line)

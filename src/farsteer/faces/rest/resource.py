@@ -30,8 +30,11 @@ from farsteer.core.errors import (
     UnsupportedMedia,
 )
 from farsteer.core.ids import new_id
+from farsteer.core.json_limits import JsonTooComplex
+from farsteer.core.wire import decode
 from farsteer.faces.rest.endpoint import AnyEndpoint, EmptyQuery, EndpointCall
 from farsteer.hub import Caller, Hub
+from farsteer.jsonrpc.input_check import check_input
 from farsteer.server.auth import bearer_token, client_address
 from farsteer.server.responses import error_body, error_headers, error_response, make_response
 
@@ -123,6 +126,10 @@ async def _read_and_decode_body(endpoint: AnyEndpoint, request: Request) -> Any:
     if not data and endpoint.body_optional:
         return endpoint.body()
     check_media_type(request)
+    try:
+        await check_input(data)
+    except JsonTooComplex as error:
+        raise BadRequest(f"the body is too complex: {error}", code=ErrorCode.INVALID_JSON) from None
     return decode_body(data, endpoint.body)
 
 
@@ -159,10 +166,10 @@ def check_media_type(request: Request) -> None:
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Raises BadRequest if the body is not JSON of this type."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode(body, kind)
     except msgspec.ValidationError as error:
         raise _validation_error(error, "the body") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}", code=ErrorCode.INVALID_JSON) from None
 
 

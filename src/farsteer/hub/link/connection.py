@@ -26,6 +26,7 @@ from farsteer.link.messages import (
     Ack,
     Call,
     Deltas,
+    EncodedEntry,
     Events,
     Hello,
     Ping,
@@ -44,6 +45,9 @@ _MAX_BATCHES = 256
 _MAX_BYTES = 32 * 1024 * 1024
 """How much may wait for its commit. Above it no more is read from the runner."""
 _REPORT_SECONDS = 60.0
+
+_CHECKED_BYTES = 256 * 1024
+"""How much of a batch is checked at a time."""
 
 RunnerTransport = Transport[ToRunner, ToHub]
 
@@ -199,23 +203,38 @@ class RunnerConnection:
         session_id = message.session
         if session_id not in self._sessions and not is_uuid(session_id):
             raise LinkClosed("the runner sent events of a session whose id is not a UUID")
-        checked = check_entries(session_id, message.entries, now_ms())
-        if checked.faults:
-            self._report_invalid(session_id, checked.faults)
+        entries = await self._checked(session_id, message.entries)
         appended = await self._store.append_entries(
             self._namespace,
             self._machine_id,
             session_id,
-            checked.entries,
+            entries,
             None if message.state is None else bounded_state(message.state),
             link_id=self.id,
         )
-        size = sum(len(entry.body) for entry in checked.entries)
+        size = sum(len(entry.body) for entry in entries)
         self._uncommitted_bytes += size
         await self._uncommitted.put(_Batch(session_id, size, appended))
         while self._uncommitted_bytes > _MAX_BYTES:
             self._committed.clear()
             await self._committed.wait()
+
+    async def _checked(self, session_id: str, entries: list[EncodedEntry]) -> list[EncodedEntry]:
+        """Return the entries as they may be stored. Other tasks run while many or long ones are checked."""
+        checked: list[EncodedEntry] = []
+        start = size = 0
+        for end, entry in enumerate(entries, 1):
+            size += len(entry.body)
+            if size < _CHECKED_BYTES and end < len(entries):
+                continue
+            result = check_entries(session_id, entries[start:end], now_ms())
+            if result.faults:
+                self._report_invalid(session_id, result.faults)
+            checked += result.entries
+            start, size = end, 0
+            if end < len(entries):
+                await asyncio.sleep(0)
+        return checked
 
     def _report_invalid(self, session_id: str, faults: Sequence[str]) -> None:
         """Log that entries were replaced, at most once a minute."""

@@ -7,9 +7,7 @@ the entry again and again, and the other sessions of the machine go on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import accumulate
 
 import msgspec
 from msgspec import Struct
@@ -25,19 +23,18 @@ from farsteer.core.events import (
     kind_of,
     make_entry,
 )
+from farsteer.core.json_limits import JsonLimits, check_limits
 from farsteer.core.text import clean_line
 from farsteer.link.messages import EncodedEntry, encode_entry
 
 MAX_ENTRY_BYTES = 32 * 1024 * 1024
 MAX_DELTA_CHARS = 4 * 1024 * 1024
-_MAX_DEPTH = 100
 _MAX_INT = 2**53
 _MAX_ID = 500
 _MAX_REASON = 200
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_NESTING = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_LIMITS = JsonLimits(depth=100, values=150_000)
+"""More than an agent may send at once, because its runner adds to that."""
 
 _decoder = msgspec.json.Decoder(Entry)
 
@@ -59,9 +56,10 @@ def check_entries(session_id: str, entries: list[EncodedEntry], now: int) -> Che
 def _is_valid(session_id: str, given: EncodedEntry) -> bool:
     """Whether an entry may be stored as it is. False only means that it must be looked at more closely."""
     body = bytes(given.body)
-    if len(body) > MAX_ENTRY_BYTES or _depth(body) > _MAX_DEPTH:
+    if len(body) > MAX_ENTRY_BYTES:
         return False
     try:
+        check_limits(body, _LIMITS)
         if not body.isascii():
             str(body, "utf-8")  # Decoding does not look into fields that it does not know.
         entry = _decoder.decode(body)
@@ -100,8 +98,7 @@ def _check(session_id: str, given: EncodedEntry) -> EncodedEntry:
     if len(body) > MAX_ENTRY_BYTES:
         raise ValueError(f"has {len(body)} bytes, more than {MAX_ENTRY_BYTES}")
     str(body, "utf-8")
-    if _depth(body) > _MAX_DEPTH:
-        raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
+    check_limits(body, _LIMITS)
     try:
         entry, known = _decoder.decode(body), True
     except msgspec.ValidationError:
@@ -132,15 +129,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, msgspec.MsgspecError):
         return f"cannot be decoded: {error}"
     return "is nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _depth(body: bytes) -> int:
-    """Return how deeply a JSON text is nested; a higher number where that is quicker and still small."""
-    opened = body.count(b"{") + body.count(b"[")
-    if opened <= _MAX_DEPTH:
-        return opened
-    steps = _STRING.sub(b"", body).translate(_NESTING, _NO_BRACKETS)
-    return max(accumulate(memoryview(steps).cast("b")), default=0)
 
 
 def check_deltas(deltas: list[Delta]) -> list[Delta]:
