@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import linecache
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ def _take_censuses(folder: Path) -> None:
 
 def _census() -> dict[str, int]:
     """How many objects of each type there are, and how many entries all dicts, lists and sets have together."""
+    linecache.clearcache()  # filled by the probe
     gc.collect()
     counts: Counter[str] = Counter()
     for found in gc.get_objects():
