@@ -32,6 +32,8 @@ class Monitor:
         self._samples: dict[Watched, list[int]] = {watched: [] for watched in target.processes}
         self._before: dict[Watched, dict[str, int]] = {}
         self._since = 0.0
+        self._settled = 0.0
+        """Seconds until nothing was kept."""
 
     async def begin(self) -> None:
         """Take the censuses that the later ones are compared with."""
@@ -95,11 +97,12 @@ class Monitor:
 
     async def _kept_for_long(self) -> list[str]:
         """Wait until nothing is kept that the attacks have caused. Returns what is."""
-        deadline = time.monotonic() + SETTLE_SECONDS
+        begun = time.monotonic()
         while True:
             await self._target.tidy()
             kept = [line for watched in self._samples for line in await self._kept(watched)]
-            if not kept or time.monotonic() > deadline:
+            self._settled = time.monotonic() - begun
+            if not kept or self._settled > SETTLE_SECONDS:
                 return kept
             await asyncio.sleep(2.0)
 
@@ -120,7 +123,7 @@ class Monitor:
                 f"{watched.root.name}: {samples[0] >> 20} to {max(samples) >> 20} MiB, {samples[-1] >> 20} at the end,"
                 f" longest stall {worst * 1000:.0f} ms computing, {late * 1000:.0f} ms in all"
             )
-        return "; ".join(parts)
+        return "; ".join([*parts, f"settled within {self._settled:.0f} s"])
 
 
 def _allowed(name: str) -> int:

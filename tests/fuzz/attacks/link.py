@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64decode
-from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -29,21 +28,22 @@ _HANDSHAKE_SECONDS = 20.0
 async def play(attack: Attack) -> None:
     mutator, target = attack.mutator, attack.target
     machine = str(UUID(int=attack.worker + 1, version=4))
-    async with connected(attack) as wire:
-        token = target.runner_token if mutator.chance(0.97) else "wrong"
-        if not await wire.upgrade("/link", {"Authorization": f"Bearer {token}"}):
-            return
-        if not await _say_hello(attack, wire, machine):
-            return
-        creating = asyncio.create_task(_create(attack, machine))
-        try:
+    session, creating = None, None
+    try:
+        async with connected(attack) as wire:
+            token = target.runner_token if mutator.chance(0.97) else "wrong"
+            if not await wire.upgrade("/link", {"Authorization": f"Bearer {token}"}):
+                return
+            if not await _say_hello(attack, wire, machine):
+                return
+            creating = asyncio.create_task(_create(attack, machine))
             session = await _take_call(attack, wire)
             if session is not None:
                 await _send_events(attack, wire, session)
-        finally:
-            creating.cancel()
-            with suppress(asyncio.CancelledError, httpx.HTTPError):
-                await creating
+    finally:
+        # The link has ended, so the hub answers at once.
+        if creating is not None:
+            await creating
     if session is not None:
         await _read(attack, session)
 
@@ -80,10 +80,12 @@ async def _ask(attack: Attack, wire: WebSocketWire, message: Any, mutated: bool)
 async def _create(attack: Attack, machine: str) -> None:
     """Let the hub call this machine. Whatever the machine replies, the answer is an ordinary one."""
     body = {"machineId": machine, "directory": "/", "agent": "demo"}
-    with suppress(httpx.TimeoutException):
+    try:
         answer = await attack.target.request("POST", "/api/sessions", body)
-        if answer.status_code == 500:
-            raise attack.fail(f"the creation of a session: {answer.text[:500]}")
+    except httpx.HTTPError as error:
+        raise attack.fail(f"the creation of a session was not answered: {error!r}") from error
+    if answer.status_code == 500:
+        raise attack.fail(f"the creation of a session: {answer.text[:500]}")
 
 
 async def _take_call(attack: Attack, wire: WebSocketWire) -> str | None:
