@@ -224,6 +224,7 @@ def errors() -> dict[str, tuple[Any, ErrorCode, int]]:
     return {
         "unknown code": ({"code": "quantum", "message": "x"}, ErrorCode.AGENT_PROTOCOL, 422),
         "no such status": ({"code": "conflict", "message": "x", "status": 999}, ErrorCode.AGENT_PROTOCOL, 422),
+        "no status": ({"code": "conflict", "message": "x"}, ErrorCode.AGENT_PROTOCOL, 422),
         "status 200": ({"code": "conflict", "message": "x", "status": 200}, ErrorCode.AGENT_PROTOCOL, 422),
         "status is text": ({"code": "conflict", "message": "x", "status": "x"}, ErrorCode.AGENT_PROTOCOL, 422),
         "signs the client out": (

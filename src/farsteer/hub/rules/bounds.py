@@ -41,7 +41,7 @@ _HUB_ERRORS = frozenset(
     }
 )  # fmt: skip
 """Only the hub itself says these: they are about the client's token or its HTTP request."""
-_STATUSES = frozenset({400, 404, 409, 413, 422, 429, 500, 503})
+_STATUSES = frozenset({400, 404, 409, 413, 422, 429, 503})
 
 
 def bounded_machine(machine: MachineInfo) -> MachineInfo:
@@ -157,7 +157,9 @@ def bounded_reply(reply: Reply, session_id: str) -> Reply:
 
 def _bounded_error(error: ErrorRecord) -> ErrorRecord:
     message = clean(error.message[:_MESSAGE]).strip() or "the machine gave no reason"
-    if error.code in _HUB_ERRORS or error.status not in _STATUSES:
+    # A record without a status has 500, which says that something is wrong inside: only `internal` may.
+    is_internal = error.status == 500 and error.code is ErrorCode.INTERNAL
+    if error.code in _HUB_ERRORS or (error.status not in _STATUSES and not is_internal):
         return AgentError(message, code=ErrorCode.AGENT_PROTOCOL).record()
     details = error.details
     return replace(error, message=message, details=None if details is None or _is_large(details) else details)
