@@ -77,6 +77,11 @@ class LaunchPlan(WireStruct):
     """The complete environment of the process. Do not add the runner's own environment."""
     state_dir: str = ""
     """A private directory for the files of this agent (mode 0700, created by the runner)."""
+    agent_dir: str = ""
+    """Like `state_dir`, for files that the agent's own process reads and writes.
+
+    It is the same directory unless agents run as another user. Then the runner must not open anything in it.
+    """
     cut_at: str | None = None
     """Resume or fork with the history up to and including this anchor."""
     fork_of: str | None = None

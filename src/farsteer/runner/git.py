@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from farsteer.agents.process.environment import scrub_environment
+from farsteer.agents.process.user import AgentUser
 from farsteer.core.errors import ErrorCode, Unprocessable
 
 _SECONDS = 60.0
@@ -51,30 +52,34 @@ class GitResult(NamedTuple):
 class GitRepository:
     """A repository. Use `GitRepository.find` to make one."""
 
-    def __init__(self, top: Path, trusted: _Config) -> None:
+    def __init__(self, top: Path, trusted: _Config, user: AgentUser | None) -> None:
+        self._user = user
         self.top = top
         """The directory that holds the checked out files."""
         self._config = (*_OVERRIDES, *trusted)
 
     @classmethod
-    async def find(cls, directory: Path) -> GitRepository:
-        """Return the repository that `directory` is in. Raises Unprocessable if there is none."""
+    async def find(cls, directory: Path, user: AgentUser | None = None) -> GitRepository:
+        """Return the repository that `directory` is in. Raises Unprocessable if there is none.
+
+        Git runs as `user`, if one is given, so that the files belong to the user of the agents.
+        """
         ask = ("-C", str(directory), "rev-parse", "--show-toplevel")
         trusted: _Config = ()
-        found = await _run(ask, _OVERRIDES)
+        found = await _run(ask, _OVERRIDES, user)
         if _DUBIOUS_OWNERSHIP in found.err:
-            trusted = await _trusted_repositories()
-            found = await _run(ask, (*_OVERRIDES, *trusted))
+            trusted = await _trusted_repositories(user)
+            found = await _run(ask, (*_OVERRIDES, *trusted), user)
         if found.code != 0:
             reason = f": {found.err}" if _DUBIOUS_OWNERSHIP in found.err else ""
             raise Unprocessable(
                 f"{directory} is not in a git repository{reason}", code=ErrorCode.NOT_A_REPOSITORY
             )
-        return cls(Path(found.out), trusted)
+        return cls(Path(found.out), trusted, user)
 
     async def run(self, *args: str) -> GitResult:
         """Run a command of git's in `top`. Raises Unprocessable if it cannot be run or does not finish."""
-        return await _run(("-C", str(self.top), *args), self._config)
+        return await _run(("-C", str(self.top), *args), self._config, self._user)
 
     async def run_without_filters(self, *args: str) -> GitResult:
         """Like `run`, for a command that checks out files.
@@ -89,22 +94,28 @@ class GitRepository:
             for driver in sorted(drivers)
             for key, value in (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
         ]
-        return await _run(("-C", str(self.top), *args), (*self._config, *disabled))
+        return await _run(("-C", str(self.top), *args), (*self._config, *disabled), self._user)
 
 
-async def _trusted_repositories() -> _Config:
+async def _trusted_repositories(user: AgentUser | None) -> _Config:
     found: list[tuple[str, str]] = []
     for scope in ("--system", "--global"):
-        values = await _run(("config", scope, "--null", "--get-all", "safe.directory"), (), own_only=False)
+        ask = ("config", scope, "--null", "--get-all", "safe.directory")
+        values = await _run(ask, (), user, own_only=False)
         found += (("safe.directory", value) for value in values.out.split("\0")[:-1])
     return found
 
 
-async def _run(args: Sequence[str], config: _Config, *, own_only: bool = True) -> GitResult:
+async def _run(
+    args: Sequence[str], config: _Config, user: AgentUser | None, *, own_only: bool = True
+) -> GitResult:
+    argv, environment = ["git", *args], _environment(config, own_only=own_only)
+    if user is not None:
+        argv, environment = user.command(argv), user.environment(environment)
     try:
         process = await asyncio.create_subprocess_exec(
-            "git", *args, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE, env=_environment(config, own_only=own_only), start_new_session=True,
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=environment, start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise Unprocessable(f"git cannot be run: {error}", code=ErrorCode.WORKTREE_FAILED) from error

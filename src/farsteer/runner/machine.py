@@ -30,6 +30,8 @@ class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Agents for sessions that name none, in order of preference."""
     environment: tuple[str, ...] = ()
     """Names of further environment variables that every agent may see."""
+    run_as: str | None = None
+    """The user that agents run as. Only a runner that root runs can use another user than its own."""
 
 
 def load_settings(home: Path) -> RunnerSettings:

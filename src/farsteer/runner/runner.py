@@ -10,9 +10,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from farsteer.agents import registry
+from farsteer.agents.process.user import AgentUser
 from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.errors import FarsteerError, Internal, NotFound
+from farsteer.core.errors import FarsteerError, Internal, NotCapable, NotFound
 from farsteer.core.events import SessionEvent
 from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
@@ -36,13 +37,16 @@ class Runner:
     """Use `Runner.open` to make one, `run` to connect it to a hub, and `close` at the end."""
 
     def __init__(
-        self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, limits: TimeLimits
-    ) -> None:
+        self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, user: AgentUser | None,
+        limits: TimeLimits,
+    ) -> None:  # fmt: skip
         self.home = home
         self._home_id = orphans.home_id(home)
         self._lock = lock
         self.settings = settings
         self.directories = SessionDirectories(home, settings.roots)
+        self.user = user
+        """The user that agents run as, if it is not the runner's own."""
         self.limits = limits
         self._journal = journal
         self._outbox = Outbox()
@@ -60,8 +64,10 @@ class Runner:
         lock = HomeLock(prepare_home(home), "runner")
         try:
             await asyncio.to_thread(orphans.kill_orphans, home)
+            settings = load_settings(home)
+            user = None if settings.run_as is None else AgentUser.find(settings.run_as)
             journal = await Journal.open(home / "runner.db")
-            runner = cls(home, lock, journal, load_settings(home), limits or TimeLimits())
+            runner = cls(home, lock, journal, settings, user, limits or TimeLimits())
         except BaseException:
             lock.release()
             raise
@@ -160,7 +166,7 @@ class Runner:
         )
         context = ActorContext(
             adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,
-            self.directories,
+            self.user, self._agent_dir(state.agent), self.directories,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._outbox.add_session(state, log)
@@ -196,6 +202,7 @@ class Runner:
 
     async def list_conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
         """List what an agent has stored in directories where sessions may run, with the session of each, if any."""
+        self.check_may_read_conversations()
         adapter = registry.adapter(wanted.agent)
         found = await adapter.list_conversations(
             str(self.state_dir(adapter.name)), wanted.directory, wanted.limit
@@ -205,6 +212,19 @@ class Runner:
             for one in found
             if self.directories.allows(one.directory)
         ]
+
+    def check_may_read_conversations(self) -> None:
+        """Raise NotCapable if agents run as another user: this process must not open what that user wrote."""
+        if self.user is not None:
+            raise NotCapable(
+                f"the agents of this machine run as {self.user.name} (run_as); their conversations cannot be imported"
+            )
+
+    def _agent_dir(self, agent: str) -> str:
+        """Return the directory in which the agent's process keeps its files, if it is not `state_dir`."""
+        if self.user is None:
+            return ""
+        return self.user.make_directory(f"{self.user.home}/.local/state/farsteer/{agent}")
 
     def state_dir(self, agent: str) -> Path:
         """Return the directory in which an adapter keeps its files. Creates it if necessary."""

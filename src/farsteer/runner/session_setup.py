@@ -42,7 +42,7 @@ class SessionSetup:
             self._add_step(self._current_step, error.message, status="error", code=error.code.value)
             if self._worktree is not None:
                 with suppress(FarsteerError):
-                    await remove_worktree(self._worktree)
+                    await remove_worktree(self._worktree, self._runner.user)
             return Reply(id=call_id, error=error.record(), logs=self._steps)
         return Reply(id=call_id, logs=self._steps, state=state, seq=state.seq)
 
@@ -94,6 +94,7 @@ class SessionSetup:
 
     async def _import(self, native_id: str) -> SessionState:
         """Make a session of a conversation that the agent has already. Its history begins the log."""
+        self._runner.check_may_read_conversations()
         agent = await self._choose_agent()
         self._current_step = "history"
         session = self._runner.find_session(agent, native_id)
@@ -162,7 +163,8 @@ class SessionSetup:
 
     async def _create_worktree(self, directory: Path) -> Path:
         self._current_step = "worktree"
-        worktree = await create_worktree(directory, self._spec.worktree_name, self._runner.directories)
+        runner = self._runner
+        worktree = await create_worktree(directory, self._spec.worktree_name, runner.directories, runner.user)
         self._worktree = worktree
         self._add_step("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
         # What is there now is what is launched: `<repository>-worktrees` may be a link.

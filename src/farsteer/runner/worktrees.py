@@ -6,6 +6,7 @@ import re
 import secrets
 from pathlib import Path
 
+from farsteer.agents.process.user import AgentUser
 from farsteer.core.errors import ErrorCode, Unprocessable
 from farsteer.core.session import Worktree
 from farsteer.runner.directories import SessionDirectories
@@ -14,19 +15,22 @@ from farsteer.runner.git import GitRepository
 _MAX_ATTEMPTS = 5
 
 
-async def create_worktree(directory: Path, hint: str | None, allowed: SessionDirectories) -> Worktree:
+async def create_worktree(
+    directory: Path, hint: str | None, allowed: SessionDirectories, user: AgentUser | None = None
+) -> Worktree:
     """Create a worktree on a new branch. If the name is taken, a number is appended.
 
     Args:
         directory: A directory inside the repository.
         hint: What the name is made from. None gives a random name.
         allowed: Where the repository and the worktree may be.
+        user: The user that git runs as, if it is not the runner's own.
 
     Raises:
         Unprocessable: The directory is not in a repository, git failed, or the worktree or the repository would be
             where no session may run.
     """
-    repository = await GitRepository.find(directory)
+    repository = await GitRepository.find(directory, user)
     top = repository.top
     # The repository's own files say where it is. Git writes there, so this may not be just anywhere.
     common = await repository.run("rev-parse", "--path-format=absolute", "--git-common-dir")
@@ -53,9 +57,9 @@ async def create_worktree(directory: Path, hint: str | None, allowed: SessionDir
     raise Unprocessable(f"git could not create a worktree: {reason}", code=ErrorCode.WORKTREE_FAILED)
 
 
-async def remove_worktree(worktree: Worktree) -> None:
+async def remove_worktree(worktree: Worktree, user: AgentUser | None = None) -> None:
     """Undo `create_worktree` for a session that could not be created."""
-    repository = await GitRepository.find(Path(worktree.base))
+    repository = await GitRepository.find(Path(worktree.base), user)
     await repository.run("worktree", "remove", "--force", "--", worktree.path)
     await repository.run("branch", "-D", "--", worktree.branch)
 

@@ -296,7 +296,7 @@ class DemoLaunch(Launch):
 def _open_fields(plan: LaunchPlan, native_id: str) -> Mapping[str, Any]:
     return {
         "session": native_id,
-        "state": plan.state_dir,
+        "state": plan.agent_dir or plan.state_dir,
         "start": "resume" if plan.decision.start is LaunchMode.RESUME else "create",
         "forkOf": plan.fork_of,
         "cutAt": plan.cut_at,

@@ -26,6 +26,13 @@ uses it to find processes that an agent left behind. The mark is not a secret.
 """
 
 
+RUN_AS_VARIABLE = "FARSTEER_RUN_AS"
+"""The variable that names the user as whom `AgentProcess.start` runs the program. The program does not see it.
+
+It is part of the environment, which every adapter passes on, so that no adapter can forget it.
+"""
+
+
 class LaunchMark(NamedTuple):
     """Identifies one launch: `<home>:<generation>:<session>`."""
 

@@ -16,8 +16,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from farsteer.agents.process import posix
-from farsteer.agents.process.environment import LAUNCH_VARIABLE
+from farsteer.agents.process.environment import LAUNCH_VARIABLE, RUN_AS_VARIABLE
 from farsteer.agents.process.pipes import ReadPipe, TailPipe, WritePipe
+from farsteer.agents.process.user import AgentUser
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.json_limits import JsonTooComplex
 from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter, Oversized
@@ -93,10 +94,17 @@ class AgentProcess:
 
         Raises:
             AgentError: The program cannot be started.
+            BadRequest: It cannot run as the user that the environment names (`RUN_AS_VARIABLE`).
         """
         mark = environment.get(LAUNCH_VARIABLE) or uuid.uuid4().hex
+        variables = {**environment, LAUNCH_VARIABLE: mark}
+        run_as = variables.pop(RUN_AS_VARIABLE, None)
+        if run_as is not None:
+            user = AgentUser.find(run_as)
+            user.check_directory(cwd)
+            argv = user.command(argv)
         try:
-            process = posix.spawn(argv, cwd=cwd, environment={**environment, LAUNCH_VARIABLE: mark})
+            process = posix.spawn(argv, cwd=cwd, environment=variables)
         except (OSError, ValueError) as error:
             raise AgentError(
                 f"could not start {argv[0]}: {error}", code=ErrorCode.AGENT_START_FAILED

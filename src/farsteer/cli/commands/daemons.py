@@ -44,6 +44,7 @@ stops the runner and its agents.
 
 runner.toml in the home directory restricts the sessions of this machine: `roots`
 lists the directories they may use, `agents` the agents to prefer, best first.
+If root runs the runner, `run_as` names the user that agents run as.
 """
 
 RUNNER_EXAMPLES = """\

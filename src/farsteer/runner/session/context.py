@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from farsteer.agents.base import Adapter
 from farsteer.agents.process.environment import scrub_environment
+from farsteer.agents.process.user import AgentUser
 from farsteer.core.wire import WireStruct
 from farsteer.runner.directories import SessionDirectories
 
@@ -43,8 +44,14 @@ class ActorContext:
     """Further environment variables that the owner of the machine lets agents see."""
     home_id: str = ""
     """The runner's home as the launch marks of its agents name it."""
+    user: AgentUser | None = None
+    """The user that agents run as, if it is not the runner's own."""
+    agent_dir: str = ""
+    """Where the agent's process keeps its files, if that is not `state_dir`."""
     directories: SessionDirectories = field(default_factory=SessionDirectories)
 
     def environment(self) -> dict[str, str]:
         """Return the part of the runner's current environment that the agent may see."""
-        return scrub_environment(os.environ, (*self.adapter.environment_names, *self.environment_names))
+        names = (*self.adapter.environment_names, *self.environment_names)
+        environment = scrub_environment(os.environ, names)
+        return environment if self.user is None else self.user.environment(environment)

@@ -315,7 +315,8 @@ def make_plan(spec: SessionSpec, state: SessionState, context: ActorContext) -> 
         session_id=state.id, directory=state.directory, generation=generation, decision=decision,
         permission_mode=state.permission_mode, model=state.model, effort=state.effort,
         options=spec.options, environment={**context.environment(), LAUNCH_VARIABLE: str(mark)},
-        state_dir=context.state_dir, startup_timeout=context.limits.startup, fork_of=fork_of,
+        state_dir=context.state_dir, agent_dir=context.agent_dir, fork_of=fork_of,
+        startup_timeout=context.limits.startup,
         cut_at=state.cut_at if has_history else None, mcp_servers=spec.mcp_servers,
         additional_directories=spec.additional_directories,
     )  # fmt: skip
