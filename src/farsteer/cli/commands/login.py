@@ -16,7 +16,8 @@ from farsteer.core.wire import encode
 LOGIN_DESCRIPTION = """\
 Store the address of a hub and an access token for it in the home directory, in a
 file that only you can read. Commands, editors and the SDK use them if no hub runs
-on the home directory and no other is named. `farsteer logout` removes them.
+on the home directory and no other is named, and for this address if it is named.
+The token goes to no other address. `farsteer logout` removes them.
 
 The token is asked for, or read from the first line of stdin if that is not a
 terminal. It is never an option, because other users could see it there.

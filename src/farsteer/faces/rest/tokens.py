@@ -29,7 +29,8 @@ SIGN_IN_ENDPOINTS: tuple[AnyEndpoint, ...] = (
         body=AuthRequest, response=AuthResponse, errors=(401, 429),
         tag="Sign in", summary="Exchange an access token for a JWT",
         description="The access token is `CLI_API_TOKEN[:namespace]`, or one created with `POST /api/tokens`. "
-        "`email`, `clientId` and `deviceType` determine how other users see you. Failed attempts are limited per "
+        "`email`, `clientId` and `deviceType` are claims that determine how other users see you; what you do is "
+        "recorded with the id and the label of your token. Failed attempts are limited per "
         "client address.",
         example={"accessToken": "<CLI_API_TOKEN[:namespace]>"},
     ),
