@@ -7,6 +7,7 @@ from farsteer.core.queue import (
     Delivery,
     ItemState,
     QueueItem,
+    QueueRef,
     enqueue,
     find_waiting,
     mark_handed_over,
@@ -27,7 +28,7 @@ def test_items_keep_their_order_and_the_same_id_is_the_same_item() -> None:
 
 
 def test_a_full_queue_refuses_and_changes_nothing() -> None:
-    queue = tuple(item(str(n)) for n in range(MAX_QUEUED))
+    queue = tuple(QueueRef(str(n)) for n in range(MAX_QUEUED))
     with pytest.raises(Conflict) as refused:
         enqueue(queue, item("late"))
     assert refused.value.code is ErrorCode.QUEUE_FULL

@@ -46,6 +46,7 @@ class SimulatedSystem:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.project = root / "project"
         self.loop = self.new_loop()
         self.loop.set_task_factory(create_task)  # pyright: ignore[reportArgumentType]
         self.memory = AgentMemory()
@@ -103,19 +104,22 @@ class SimulatedSystem:
     # -- starting and killing
 
     async def _start(self) -> None:
+        self.project.mkdir()
         await self.start_hub()
         await self.start_runner()
         async with asyncio.timeout(60):
             assert self.runner is not None
             await self.runner.connected.wait()
         request = CreateSession(
-            machine_id=(await self._machine()), directory=str(self.root), agent=self.agent
+            machine_id=(await self._machine()), directory=str(self.project), agent=self.agent
         )
         created = await self.in_hub(lambda hub: hub.sessions.create(CALLER, request))
         assert isinstance(created, SessionCreated), created
         self.session = created.session_id
         self.db = sqlite3.connect(self.root / "hub" / "hub.db", isolation_level=None)
-        self.checker = LogChecker(SessionState(id=self.session, agent=self.agent, directory=str(self.root)))
+        self.checker = LogChecker(
+            SessionState(id=self.session, agent=self.agent, directory=str(self.project))
+        )
         self.check()
 
     async def _machine(self) -> str:

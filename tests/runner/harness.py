@@ -44,7 +44,7 @@ class SessionHarness:
     def start(self, stored: StoredSession) -> SessionActor:
         spec = stored.spec
         log = SessionLog(
-            stored.state, self.journal, self.out, stored.finished_items, stored.payloads, stored.drafts
+            stored.state, self.journal, self.out, stored.finished_items, stored.message_sizes, stored.drafts
         )
         context = ActorContext(self.adapter, str(self.tmp_path), self.limits)
         self.actor = SessionActor(spec, log, context)

@@ -24,6 +24,7 @@ from farsteer.core.api import (
 )
 from farsteer.core.events import Entry
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import QueueItem
 
 
 class TurnClient(Protocol):
@@ -90,6 +91,10 @@ class HubClient(TurnClient, Protocol):
     async def set_model(
         self, session_id: str, model: str, *, effort: ReasoningEffort | None = None
     ) -> None: ...
+
+    async def queue(self, session_id: str) -> list[QueueItem]:
+        """Return the messages that wait, whole, the next one first."""
+        ...
 
     async def cancel(self, session_id: str, item_id: str) -> None: ...
 

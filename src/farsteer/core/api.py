@@ -17,7 +17,7 @@ from farsteer.core.events import Entry, FilesRestored, SessionStatus, SlashComma
 from farsteer.core.identity import Identity
 from farsteer.core.mcp import McpServer, McpTransport
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
+from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem, QueueRef
 from farsteer.core.session import SessionState, SessionType, StoredConversation, Usage, Worktree
 from farsteer.core.wire import WireStruct
 
@@ -222,7 +222,8 @@ class SessionView(ResponseBody):
         return SessionState(
             id=self.id, agent=self.agent, directory=self.directory, status=self.status, seq=self.seq, title=self.title,
             permission_mode=self.permission_mode, model=self.model, effort=self.model_reasoning_effort,
-            turn_id=self.turn_id, queue=self.queue, approvals=self.approvals, usage=self.usage, commands=self.commands,
+            turn_id=self.turn_id, queue=tuple(QueueRef(item.id, item.state) for item in self.queue),
+            approvals=self.approvals, usage=self.usage, commands=self.commands,
         )  # fmt: skip
 
 

@@ -10,7 +10,10 @@ import msgspec
 from farsteer.core.errors import AlreadyAnswered, BadRequest
 from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ToolKind
-from farsteer.core.wire import WireStruct, to_builtins
+from farsteer.core.wire import WireStruct, encode, to_builtins
+
+_SUMMARY_BYTES = 4096
+_SUMMARY_CHARS = 200
 
 
 class ApprovalKind(StrEnum):
@@ -63,6 +66,30 @@ class Approval(WireStruct):
     plan: str | None = None
     expires_at: int | None = None
     meta: dict[str, Any] | None = None
+    seq: int | None = None
+    """The entry of the log that has the approval whole. Set if this is a summary of it."""
+
+
+def summarize(approval: Approval, seq: int | None) -> Approval:
+    """Return the approval as the session's state keeps it: of bounded size. A small one is returned whole.
+
+    What it asks for may be large, such as a whole file. Entry `seq` of the log has that.
+    """
+    if len(encode(approval)) <= _SUMMARY_BYTES:
+        return approval
+    call = approval.tool_call_id
+    return Approval(
+        id=approval.id,
+        kind=approval.kind,
+        title=approval.title[:_SUMMARY_CHARS],
+        created_at=approval.created_at,
+        turn_id=approval.turn_id,
+        tool_call_id=call if call is None or len(call) <= _SUMMARY_CHARS else None,
+        tool=approval.tool and approval.tool[:_SUMMARY_CHARS],
+        tool_kind=approval.tool_kind,
+        expires_at=approval.expires_at,
+        seq=seq,
+    )
 
 
 class Outcome(StrEnum):

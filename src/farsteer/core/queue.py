@@ -1,4 +1,7 @@
-"""The message queue of a session. Every queued message ends with exactly one outcome."""
+"""The message queue of a session. Every queued message ends with exactly one outcome.
+
+A waiting message may be large. It is stored once, as a `QueueItem`; the session's state refers to it by a `QueueRef`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.identity import Identity
 from farsteer.core.wire import WireStruct
 
-MAX_QUEUED = 100
+MAX_QUEUED = 1000
+"""The most messages a session's state refers to. The limit of a hub is lower."""
+_PREVIEW_CHARS = 200
+_PREVIEW_ATTACHMENTS = 3
 REWIND_REASON = "the conversation was rewound"
 """The reason given for messages that a rewind cancels."""
 
@@ -64,9 +70,26 @@ class QueueItem(WireStruct, omit_defaults=False):
     identity: Identity | None = None
     """Who sent it."""
     delivery: Delivery = Delivery.QUEUE
+    truncated: bool = False
+    """True for a summary: `text` and `attachments` are only the beginning of the message."""
 
 
-Queue = tuple[QueueItem, ...]
+class CompactItem(QueueItem, omit_defaults=True):
+    """A queue item that is encoded without its defaults, where many are stored. It decodes as a `QueueItem`."""
+
+
+def compact(item: QueueItem) -> CompactItem:
+    return CompactItem(**{name: getattr(item, name) for name in item.__struct_fields__})
+
+
+class QueueRef(WireStruct):
+    """A message in the queue, by reference."""
+
+    id: str
+    state: ItemState = ItemState.QUEUED
+
+
+Queue = tuple[QueueRef, ...]
 
 
 def enqueue(queue: Queue, item: QueueItem) -> Queue:
@@ -75,8 +98,8 @@ def enqueue(queue: Queue, item: QueueItem) -> Queue:
         return queue
     if len(queue) >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
-    item = msgspec.structs.replace(item, state=ItemState.QUEUED)
-    return move_to_front((*queue, item), item.id) if item.delivery is Delivery.NOW else (*queue, item)
+    queue = (*queue, QueueRef(item.id))
+    return move_to_front(queue, item.id) if item.delivery is Delivery.NOW else queue
 
 
 def move_to_front(queue: Queue, item_id: str) -> Queue:
@@ -110,12 +133,26 @@ def without_data(item: QueueItem) -> QueueItem:
     return msgspec.structs.replace(item, attachments=attachments)
 
 
+def summarize(item: QueueItem) -> QueueItem:
+    """Return the item as it is shown in lists, events and the log: of bounded size. A short item is returned whole."""
+    if len(item.text) <= _PREVIEW_CHARS and len(item.attachments) <= _PREVIEW_ATTACHMENTS:
+        return without_data(item)
+    return without_data(
+        msgspec.structs.replace(
+            item,
+            text=item.text[:_PREVIEW_CHARS],
+            attachments=item.attachments[:_PREVIEW_ATTACHMENTS],
+            truncated=True,
+        )
+    )
+
+
 def remove(queue: Queue, item_id: str) -> Queue:
     """Return the queue without an item."""
     return tuple(item for item in queue if item.id != item_id)
 
 
-def find_waiting(queue: Queue, item_id: str) -> QueueItem:
+def find_waiting(queue: Queue, item_id: str) -> QueueRef:
     """Return a waiting item. Raises Conflict if the agent already has it, and NotFound if it is not in the queue."""
     for item in queue:
         if item.id == item_id:
@@ -125,6 +162,6 @@ def find_waiting(queue: Queue, item_id: str) -> QueueItem:
     raise NotFound("no such message in the queue")
 
 
-def next_item(queue: Queue) -> QueueItem | None:
+def next_item(queue: Queue) -> QueueRef | None:
     """Return the first waiting item, or None."""
     return next((item for item in queue if item.state is not ItemState.HANDED_OVER), None)

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from farsteer.core import events as ev
-from farsteer.core.approvals import Approval
+from farsteer.core.approvals import Approval, summarize
 from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import (
+    MAX_QUEUED,
     Delivery,
     ItemState,
-    QueueItem,
+    Queue,
     enqueue,
     mark_handed_over,
     mark_queued,
@@ -122,7 +123,11 @@ class Usage(WireStruct, omit_defaults=False):
 
 
 class SessionState(WireStruct):
-    """The state of a session after event `seq`. The runner derives it; the hub stores and shows it."""
+    """The state of a session after event `seq`. The runner derives it; the hub stores and shows it.
+
+    It is written and sent with every change, so its size is bounded, whatever waits: it refers to messages and has
+    summaries of large approvals.
+    """
 
     id: str
     agent: str
@@ -147,7 +152,7 @@ class SessionState(WireStruct):
     generation: int = 0
     turn_id: str | None = None
     turn_item: str | None = None
-    queue: tuple[QueueItem, ...] = ()
+    queue: Queue = ()
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
     worktree: Worktree | None = None
@@ -157,7 +162,11 @@ class SessionState(WireStruct):
     meta: dict[str, Any] | None = None
 
 
+MAX_OPEN_APPROVALS = 100
 _TITLE_CHARS = 60
+_MAX_NAME_CHARS = 500
+_MAX_ERROR_CHARS = 4000
+_MAX_COMMANDS = 500
 _MAX_LEFT_BEHIND = 100
 
 
@@ -165,7 +174,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
     """Return the state after `event`. An event that changes nothing returns the same object."""
     match event:
         case ev.StatusUpdate():
-            return _replace(state, status=event.status, error=event.error)
+            return _replace(state, status=event.status, error=_clip_error(event.error))
         case ev.TurnStart():
             return _replace(
                 state,
@@ -183,7 +192,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
                 turn_id=None,
                 turn_item=None,
                 approvals=(),
-                error=event.error,
+                error=_clip_error(event.error),
             )
         case ev.UserMessage():
             title = state.title or _title(event.text)
@@ -207,7 +216,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             return _replace(
                 state,
                 permission_mode=event.permission_mode or state.permission_mode,
-                model=event.model if event.model is not None else state.model,
+                model=_clip(event.model, _MAX_NAME_CHARS) if event.model is not None else state.model,
                 effort=event.effort or state.effort,
             )
         case ev.UsageUpdate():
@@ -215,7 +224,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
         case ev.TitleUpdate():
             if state.title_by_user and not event.by_user:
                 return state
-            return _replace(state, title=event.title, title_by_user=event.by_user)
+            return _replace(state, title=_clip(event.title, _MAX_NAME_CHARS), title_by_user=event.by_user)
         case ev.LaunchStart():
             return _replace(state, generation=event.generation, native_id=event.native_id or state.native_id)
         case ev.LaunchEnd():
@@ -223,9 +232,35 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
                 return state
             return _replace(state, status=SessionStatus.STOPPED)
         case ev.CommandsUpdate():
-            return _replace(state, commands=event.commands)
+            return _replace(state, commands=_clip_commands(event.commands))
         case _:
             return state
+
+
+def append(state: SessionState, event: ev.SessionEvent) -> SessionState:
+    """Return the state after `event` became the next entry of the log, which keeps what is too large for the state."""
+    seq = state.seq + 1
+    if isinstance(event, ev.ApprovalRequested):
+        event = ev.ApprovalRequested(approval=summarize(event.approval, seq))
+    return _replace(apply(state, event), seq=seq)
+
+
+def bounded(state: SessionState) -> SessionState:
+    """Return a state of bounded size, for one that was derived elsewhere or by an earlier version."""
+    return _replace(
+        state,
+        title=state.title and _clip(state.title, _MAX_NAME_CHARS),
+        model=state.model and _clip(state.model, _MAX_NAME_CHARS),
+        left_behind=state.left_behind[-_MAX_LEFT_BEHIND:],
+        queue=state.queue[:MAX_QUEUED],
+        approvals=tuple(
+            summarize(approval, approval.seq) for approval in state.approvals[:MAX_OPEN_APPROVALS]
+        ),
+        error=_clip_error(state.error),
+        last_message=state.last_message and _clip(state.last_message, 200),
+        commands=_clip_commands(state.commands),
+        meta=None,
+    )
 
 
 def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
@@ -249,7 +284,7 @@ def add_abandoned(state: SessionState, native_id: str | None) -> tuple[str, ...]
     return tuple(name for name in names if name is not None)[-_MAX_LEFT_BEHIND:]
 
 
-def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[QueueItem, ...]:
+def _queue_after(queue: Queue, event: ev.QueueUpdate) -> Queue:
     if event.state.final:
         return remove(queue, event.item_id)
     if event.state is ItemState.HANDED_OVER:
@@ -264,6 +299,17 @@ def _queue_after(queue: tuple[QueueItem, ...], event: ev.QueueUpdate) -> tuple[Q
 def _title(text: str) -> str | None:
     line = text.strip().split("\n", 1)[0].strip()
     return _clip(line, _TITLE_CHARS) or None
+
+
+def _clip_error(error: str | None) -> str | None:
+    return error and _clip(error, _MAX_ERROR_CHARS)
+
+
+def _clip_commands(commands: tuple[ev.SlashCommand, ...]) -> tuple[ev.SlashCommand, ...]:
+    return tuple(
+        ev.SlashCommand(_clip(command.name, 100), _clip(command.description, 300))
+        for command in commands[:_MAX_COMMANDS]
+    )
 
 
 def _clip(text: str, limit: int) -> str:

@@ -14,6 +14,7 @@ from farsteer.core import api
 from farsteer.core.events import Entry, decode_entries
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import QueueItem
 from farsteer.hub import Caller, CreationResult, Hub
 from farsteer.hub.feed import SyncEvent
 
@@ -113,6 +114,9 @@ class InProcessClient:
 
     async def set_model(self, session_id: str, model: str, *, effort: ReasoningEffort | None = None) -> None:
         await self._hub.sessions.configure(self._caller, session_id, model=model, effort=effort)
+
+    async def queue(self, session_id: str) -> list[QueueItem]:
+        return (await self._hub.messages.queue(self._caller, session_id)).items
 
     async def cancel(self, session_id: str, item_id: str) -> None:
         await self._hub.messages.cancel(self._caller, session_id, item_id)

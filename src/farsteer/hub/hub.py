@@ -10,6 +10,7 @@ from farsteer.hub.feed import Feed
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.link.server import LinkServer
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.services.approvals import Approvals
 from farsteer.hub.services.creation import SessionCreator
 from farsteer.hub.services.exports import Exports
@@ -82,7 +83,12 @@ class Hub:
         feed, tasks, metrics = Feed(), BackgroundTasks(), Metrics()
         try:
             settings = load_settings(home)
-            store = await SqliteStore.open(home / DATABASE, feed, clock=clock)
+            limits = QueueLimits(
+                settings.limits.queued_messages,
+                settings.limits.queued_bytes,
+                settings.limits.namespace_queued_bytes,
+            )
+            store = await SqliteStore.open(home / DATABASE, feed, clock=clock, limits=limits)
         except BaseException:
             lock.release()
             raise

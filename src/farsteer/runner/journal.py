@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from farsteer.core.events import DeltaKind
-from farsteer.core.queue import Attachment
-from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.queue import Attachment, QueueItem
+from farsteer.core.session import SessionSpec, SessionState, bounded
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry
 from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, assemble_drafts
@@ -22,7 +22,32 @@ _KEPT_FINISHED_ITEMS = 500
 _PAGE_ENTRIES = 1000
 _PAGE_BYTES = 4 * 1024 * 1024
 
-# Table `outbox` holds the entries that the hub has not confirmed, `settled` the ids of items that have their outcome.
+
+def _move_messages(db: sqlite3.Connection) -> None:
+    """Move waiting messages out of the states, which only refer to them now, and join them with their attachments."""
+    for session, encoded in db.execute("SELECT id, state FROM sessions").fetchall():
+        for item in decode(encoded, _OldState).queue:
+            row = db.execute(
+                "SELECT attachments FROM payloads WHERE session = ? AND item = ?", (session, item.id)
+            ).fetchone()
+            attachments = item.attachments if row is None else decode(row[0], tuple[Attachment, ...])
+            message = msgspec.structs.replace(item, attachments=attachments)
+            db.execute(
+                "INSERT INTO messages (session, item, body) VALUES (?, ?, ?)",
+                (session, item.id, encode(message)),
+            )
+        state = bounded(decode(encoded, SessionState))
+        db.execute("UPDATE sessions SET state = ? WHERE id = ?", (encode(state), session))
+
+
+class _OldState(msgspec.Struct):
+    """A state as it was before migration 3."""
+
+    queue: tuple[QueueItem, ...] = ()
+
+
+# Table `outbox` holds the entries that the hub has not confirmed, `messages` those of people that wait in the queue,
+# `settled` the ids of items that have their outcome.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
@@ -51,11 +76,17 @@ MIGRATIONS: tuple[Migration, ...] = (
         CREATE INDEX drafts_by_message ON drafts (session, message, kind);
         """,
     ),
+    Migration(
+        3,
+        """
+        CREATE TABLE messages (
+            session TEXT NOT NULL, item TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (session, item)
+        );
+        """,
+    ),
+    Migration(4, _move_messages),
+    Migration(5, "DROP TABLE payloads;"),
 )
-
-
-Payloads = dict[str, tuple[Attachment, ...]]
-"""The attachments of waiting items, with their data, by item id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +95,8 @@ class StoredSession:
     state: SessionState
     finished_items: tuple[str, ...] = ()
     """Items that have their outcome, newest last. A repeated one is not a new message."""
-    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
+    message_sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """The bytes of each waiting message."""
     drafts: tuple[Draft, ...] = ()
 
 
@@ -74,14 +106,15 @@ class JournalBatch:
 
     entries: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
     finished_items: list[str] = field(default_factory=list[str])
-    payloads: Payloads = field(default_factory=dict[str, tuple[Attachment, ...]])
+    messages: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Encoded `QueueItem`s that begin to wait, by their ids."""
     finished_drafts: list[DraftKey] = field(default_factory=list[DraftKey])
     """Drafts that are no longer needed."""
 
     def extend(self, other: JournalBatch) -> None:
         self.entries += other.entries
         self.finished_items += other.finished_items
-        self.payloads |= other.payloads
+        self.messages |= other.messages
         self.finished_drafts += other.finished_drafts
 
 
@@ -102,9 +135,9 @@ class Journal:
             finished: dict[str, list[str]] = {}
             for session, item in db.execute("SELECT session, item FROM settled ORDER BY n"):
                 finished.setdefault(session, []).append(item)
-            payloads: dict[str, Payloads] = {}
-            for session, item, body in db.execute("SELECT session, item, attachments FROM payloads"):
-                payloads.setdefault(session, {})[item] = decode(body, tuple[Attachment, ...])
+            sizes: dict[str, dict[str, int]] = {}
+            for session, item, size in db.execute("SELECT session, item, length(body) FROM messages"):
+                sizes.setdefault(session, {})[item] = size
             deltas: dict[str, list[DraftDelta]] = {}
             for session, kind, message, start, text in db.execute(
                 "SELECT session, kind, message, start, text FROM drafts ORDER BY n"
@@ -116,7 +149,7 @@ class Journal:
                     decode(spec, SessionSpec),
                     decode(state, SessionState),
                     tuple(finished.get(id, ())),
-                    payloads.get(id, {}),
+                    sizes.get(id, {}),
                     assemble_drafts(deltas.get(id, ())),
                 )
                 for id, spec, state in rows
@@ -137,7 +170,7 @@ class Journal:
     ) -> None:
         """Commit `batch`, the state after it and new draft text. Returns when they are on the disk."""
         id = state.id
-        payloads = [(id, item, encode(attached)) for item, attached in batch.payloads.items()]
+        messages = [(id, item, message) for item, message in batch.messages.items()]
         body = encode(state)
         entries = [(id, entry.seq, entry.kind, bytes(entry.body)) for entry in batch.entries]
         drafted = [
@@ -150,8 +183,8 @@ class Journal:
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
             db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", entries)
-            if payloads:
-                db.executemany("INSERT INTO payloads (session, item, attachments) VALUES (?, ?, ?)", payloads)
+            if messages:
+                db.executemany("INSERT INTO messages (session, item, body) VALUES (?, ?, ?)", messages)
             if finished_drafts:
                 db.executemany(
                     "DELETE FROM drafts WHERE session = ? AND message = ? AND kind = ?", finished_drafts
@@ -161,7 +194,7 @@ class Journal:
                     "INSERT INTO drafts (session, kind, message, start, text) VALUES (?, ?, ?, ?, ?)", drafted
                 )
             if finished_items:
-                db.executemany("DELETE FROM payloads WHERE session = ? AND item = ?", finished_items)
+                db.executemany("DELETE FROM messages WHERE session = ? AND item = ?", finished_items)
                 db.executemany("INSERT INTO settled (session, item) VALUES (?, ?)", finished_items)
                 db.execute(
                     "DELETE FROM settled WHERE session = ? AND n <= (SELECT n FROM settled WHERE session = ?"
@@ -170,6 +203,17 @@ class Journal:
                 )
 
         await self._writer.run(write)
+
+    async def read_message(self, session: str, item: str) -> bytes | None:
+        """Return a waiting message, encoded."""
+
+        def read(db: sqlite3.Connection) -> bytes | None:
+            row = db.execute(
+                "SELECT body FROM messages WHERE session = ? AND item = ?", (session, item)
+            ).fetchone()
+            return None if row is None else row[0]
+
+        return await self._writer.run(read)
 
     async def unconfirmed(self, session: str, after: int) -> list[EncodedEntry]:
         """Return the next page of entries after `after` that the hub has not confirmed, oldest first."""
@@ -204,7 +248,7 @@ class Journal:
             for statement in (
                 "DELETE FROM outbox WHERE session = ?",
                 "DELETE FROM settled WHERE session = ?",
-                "DELETE FROM payloads WHERE session = ?",
+                "DELETE FROM messages WHERE session = ?",
                 "DELETE FROM drafts WHERE session = ?",
                 "DELETE FROM sessions WHERE id = ?",
             ):

@@ -162,7 +162,7 @@ class Runner:
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
         log = SessionLog(
-            state, self._journal, self._outbox, stored.finished_items, stored.payloads, stored.drafts
+            state, self._journal, self._outbox, stored.finished_items, stored.message_sizes, stored.drafts
         )
         context = ActorContext(
             adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,

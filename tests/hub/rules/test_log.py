@@ -4,12 +4,13 @@ import pytest
 from msgspec.structs import replace
 
 from farsteer.core import events as ev
+from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.events import Entry
-from farsteer.core.queue import Attachment, ItemState, QueueItem
+from farsteer.core.queue import ItemState, QueueRef
 from farsteer.core.wire import decode, encode
 from farsteer.hub.rules import log as log_rules
 from farsteer.hub.rules.log import AppendResult, AppendStatus, StoredLog, plan_append
-from farsteer.hub.rules.session import SessionPhase
+from farsteer.hub.rules.session import MAX_STATE_BYTES, SessionPhase
 from farsteer.hub.store.conformance import LogBuilder
 from farsteer.link.messages import EncodedEntry
 
@@ -107,14 +108,24 @@ def test_an_unchanged_state_is_not_written() -> None:
     assert (plan.state, plan.encoded_state, plan.entries) == (None, None, [])
 
 
-def test_a_state_is_stored_without_attachment_data() -> None:
-    item = QueueItem(id="i", text="", created_at=1, attachments=(Attachment(name="a", data="aGk="),))
-    state = replace(LogBuilder(ID).state, queue=(item,))
-    plan = plan_append(ID, stored(), [], state)
+def test_a_large_state_is_cut_down_before_it_is_stored() -> None:
+    approval = Approval(id="a", kind=ApprovalKind.PLAN, title="t" * 10**6, created_at=1, plan="p" * 10**6)
+    large = replace(
+        LogBuilder(ID).state,
+        title="t" * 10**6,
+        error="e" * 10**6,
+        approvals=(approval,) * 1000,
+        commands=(ev.SlashCommand(name="n" * 1000, description="d" * 1000),) * 10_000,
+        queue=tuple(QueueRef(str(number)) for number in range(10**5)),
+        meta={"m": "m" * 10**6},
+    )
+    plan = plan_append(ID, stored(), [], large)
     assert plan.state is not None
-    assert plan.state.queue[0].attachments == (Attachment(name="a"),)
     assert plan.encoded_state is not None
-    assert b"aGk=" not in plan.encoded_state
+    assert len(plan.encoded_state) < 4 * MAX_STATE_BYTES
+    assert plan.state.approvals[0].id == "a"
+    absurd = replace(large, id=ID, native_id="n" * 10**7)
+    assert plan_append(ID, stored(), [], absurd).state is None
 
 
 def test_what_nobody_said_or_did_is_no_activity() -> None:

@@ -1,20 +1,25 @@
 """The hub changes an item on its own only while no link has claimed it."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from farsteer.core.errors import Conflict, ErrorCode
+from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import MAX_QUEUED, Attachment, Delivery, ItemState, QueueItem
-from farsteer.core.session import SessionState
+from farsteer.core.queue import Delivery, ItemState, QueueItem, QueueRef
 from farsteer.hub.rules.queue import (
     ItemAction,
+    QueueChange,
+    QueuedTotals,
+    QueueLimits,
     StoredItem,
-    accept_item,
     cancel_item,
+    check_room,
     combined_queue,
     items_to_claim,
     prioritize_item,
+    queue_changes,
     state_after,
 )
 
@@ -26,23 +31,24 @@ def item(id: str = "i", state: ItemState = ItemState.ACCEPTED, **fields: object)
     return replace(QueueItem(id=id, text=id, created_at=1, state=state), **fields)
 
 
-def test_a_new_item_is_stored_and_answered_without_attachment_data() -> None:
-    new = item(attachments=(Attachment(name="a", data="aGk=", size=2),))
-    accepted = accept_item(new, None, MAX_QUEUED - 1)
-    assert not accepted.repeated
-    assert accepted.item.attachments == (Attachment(name="a", size=2),)
+LIMITS = QueueLimits(messages=3, session_bytes=100, namespace_bytes=150)
 
 
-def test_a_known_item_is_answered_even_if_the_queue_is_full() -> None:
-    known = item("known", ItemState.DELIVERED)
-    accepted = accept_item(item("new"), known, MAX_QUEUED)
-    assert (accepted.item, accepted.repeated) == (known, True)
-
-
-def test_a_full_queue_refuses_a_new_item() -> None:
-    with pytest.raises(Conflict) as refusal:
-        accept_item(item(), None, MAX_QUEUED)
-    assert refusal.value.code is ErrorCode.QUEUE_FULL
+@pytest.mark.parametrize(
+    ("size", "queued", "status"),
+    [
+        (101, QueuedTotals(0, 0, 0), 413),
+        (1, QueuedTotals(3, 3, 3), 409),
+        (51, QueuedTotals(1, 50, 50), 429),
+        (51, QueuedTotals(1, 0, 100), 429),
+    ],
+)
+def test_a_full_queue_refuses_a_new_item(size: int, queued: QueuedTotals, status: int) -> None:
+    with pytest.raises(FarsteerError) as refusal:
+        check_room(size, queued, LIMITS)
+    assert refusal.value.status == status
+    assert refusal.value.code is (ErrorCode.TOO_LARGE if status == 413 else ErrorCode.QUEUE_FULL)
+    check_room(50, QueuedTotals(2, 50, 100), LIMITS)
 
 
 @pytest.mark.parametrize(
@@ -109,5 +115,37 @@ def test_a_runner_changes_every_state_but_an_outcome(current: ItemState, given: 
 
 def test_the_combined_queue_has_each_item_once() -> None:
     queued = item("a", ItemState.QUEUED)
-    state = SessionState(id="s", agent="demo", directory="/", queue=(queued,))
-    assert combined_queue(state, [item("a"), item("b")]) == (queued, item("b"))
+    queue = (QueueRef("a"),)
+    assert combined_queue(queue, [item("a"), item("b")]) == (queued, item("b"))
+
+
+def test_an_item_that_only_the_runner_has_is_shown_without_its_text() -> None:
+    (shown,) = combined_queue((QueueRef("lost"),), [])
+    assert (shown.id, shown.text, shown.state, shown.truncated) == ("lost", "", ItemState.QUEUED, True)
+
+
+REFS = tuple(QueueRef(id) for id in "abcd")
+
+
+@given(
+    st.lists(st.sampled_from("abcdef"), unique=True),
+    st.lists(st.sampled_from("abcdef"), unique=True),
+    st.sets(st.sampled_from("abcdef")),
+)
+def test_changes_lead_from_one_queue_to_the_other(old: list[str], new: list[str], given: set[str]) -> None:
+    before = tuple(QueueRef(id) for id in old)
+    after = tuple(QueueRef(id, ItemState.HANDED_OVER if id in given else ItemState.QUEUED) for id in new)
+    changes = queue_changes(before, after)
+    changed = {change.id for change in changes}
+    queue = [ref for ref in before if ref.id not in changed]
+    for change in changes:
+        if change.position is not None and change.state is not None:
+            queue.insert(change.position, QueueRef(change.id, change.state))
+    assert tuple(queue) == after
+
+
+def test_only_what_differs_is_a_change() -> None:
+    assert queue_changes(REFS, REFS) == []
+    assert queue_changes(REFS, REFS[1:]) == [QueueChange("a")]
+    assert queue_changes(REFS[:3], REFS) == [QueueChange("d", ItemState.QUEUED, 3)]
+    assert queue_changes(REFS, (REFS[3], *REFS[:3])) == [QueueChange("d", ItemState.QUEUED, 0)]

@@ -3,19 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from farsteer.core.queue import Attachment, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import encode
 from farsteer.hub.rules.session import (
     SessionPhase,
     compare_sessions,
     first_state,
     phase_after_discard,
-    without_attachment_data,
+    storable_state,
 )
 
 SPEC = SessionSpec(id="s", machine_id="m", directory="/work", agent="demo")
 STATE = SessionState(id="s", agent="demo", directory="/work")
-ITEM = QueueItem(id="i", text="", created_at=1, attachments=(Attachment(name="a", data="aGk="),))
 
 
 def test_reported_sessions_are_stored_deleted_or_unknown() -> None:
@@ -60,7 +59,5 @@ def test_a_discarded_creation(keep_tombstone: bool, has_copy: bool, phase: Sessi
     assert phase_after_discard(keep_tombstone=keep_tombstone, has_copy=has_copy) is phase
 
 
-def test_the_data_of_attachments_is_not_stored() -> None:
-    assert without_attachment_data(STATE) is STATE
-    stored = without_attachment_data(replace(STATE, queue=(ITEM,)))
-    assert stored.queue[0].attachments == (Attachment(name="a"),)
+def test_a_small_state_is_stored_as_it_is() -> None:
+    assert storable_state(STATE) == (STATE, encode(STATE))

@@ -12,9 +12,10 @@ from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import QueueItem
+from farsteer.core.queue import ItemState, QueueItem, QueueRef
 from farsteer.core.session import Fork, SessionSpec, SessionState, Usage, Worktree
 from farsteer.core.wire import encode, to_builtins
+from farsteer.hub.rules.queue import QueueChange
 from farsteer.hub.rules.view import (
     FIELDS,
     FromRow,
@@ -27,7 +28,7 @@ from farsteer.hub.rules.view import (
 )
 
 WAITING = QueueItem(id="w", text="waiting", created_at=1)
-QUEUED = QueueItem(id="q", text="queued", created_at=1)
+QUEUED = QueueItem(id="q", text="queued", created_at=1, state=ItemState.QUEUED)
 OLD = SessionState(id="s", agent="demo", directory="/old", status=SessionStatus.IDLE, seq=1)
 NEW_VALUES: dict[str, object] = {
     "agent": "other",
@@ -40,7 +41,6 @@ NEW_VALUES: dict[str, object] = {
     "worktree": Worktree(base="/b", path="/p", branch="b", name="n"),
     "native_id": "n",
     "turn_id": "t",
-    "queue": (QUEUED,),
     "approvals": (Approval(id="a", kind=ApprovalKind.PERMISSION, title="may I?", created_at=1),),
     "usage": Usage(input_tokens=3),
     "commands": (ev.SlashCommand(name="help", description="help"),),
@@ -53,13 +53,14 @@ def row(state: SessionState = OLD, **changes: Any) -> SessionRow:
     spec = SessionSpec(id="s", machine_id="m", directory="/old", source="a test", permission_timeout=5.0)
     values: dict[str, Any] = {
         "id": "s", "namespace": "ns", "machine_id": "m", "reachable": True, "seq": 9,
-        "created_at": 1, "updated_at": 2, "spec": spec, "state": state, "accepted": (), "last_message": "hi",
+        "created_at": 1, "updated_at": 2, "spec": spec, "state": state, "items": (),
+        "approvals": state.approvals, "last_message": "hi",
     }  # fmt: skip
     return SessionRow(**values | changes)
 
 
 def change(new: SessionState, old: SessionState = OLD) -> dict[str, Any] | None:
-    encoded = encode_state_change(old, new, (WAITING,), seq=2, updated_at=3, last_message="hi")
+    encoded = encode_state_change(old, new, None, seq=2, updated_at=3, last_message="hi")
     return None if encoded is None else json.loads(encoded)
 
 
@@ -78,7 +79,7 @@ def test_a_changed_attribute_is_published_as_the_view_shows_it(attribute: str) -
     new = replace(OLD, **{attribute: NEW_VALUES[attribute]})
     published = change(new)
     assert published is not None
-    view = json.loads(encode(session_view(row(new, accepted=(WAITING,), seq=2, updated_at=3))))
+    view = json.loads(encode(session_view(row(new, seq=2, updated_at=3))))
     names = {field.name: field.encode_name for field in fields(SessionView)}
     expected = {
         names[name]
@@ -92,7 +93,7 @@ def test_a_changed_attribute_is_published_as_the_view_shows_it(attribute: str) -
 
 @pytest.mark.parametrize("name", [name for name, source in FIELDS.items() if isinstance(source, FromRow)])
 def test_what_is_no_state_is_fixed_or_in_every_update(name: str) -> None:
-    carried = {"seq", "updated_at", "last_message"}
+    carried = {"seq", "updated_at", "last_message", "queue"}
     fixed = {
         "id", "namespace", "machine_id", "created_at", "source", "session_type", "permission_timeout", "forked_from",
         "mcp_servers", "additional_directories",
@@ -122,12 +123,23 @@ def test_an_unreachable_session_shows_neither_its_status_nor_a_turn() -> None:
 
 
 def test_the_queue_is_what_the_runner_has_and_then_what_it_has_not_confirmed() -> None:
-    state = replace(OLD, queue=(QUEUED,))
-    assert session_view(row(state, accepted=(QUEUED, WAITING))).queue == (QUEUED, WAITING)
-    ended = replace(WAITING, id="e")
-    update = json.loads(encode_queue_change(state, (WAITING,), updated_at=3, ended=ended))
+    state = replace(OLD, queue=(QueueRef("q"),))
+    assert session_view(row(state, items=(QUEUED, WAITING))).queue == (QUEUED, WAITING)
+
+
+def test_a_short_queue_is_published_whole_and_a_long_one_by_its_changes() -> None:
+    ended = replace(WAITING, id="e", state=ItemState.FAILED)
+    left = QueueChange("e", ItemState.FAILED)
+    update = json.loads(encode_queue_change(left, (QUEUED, WAITING), updated_at=3, ended=ended))
     assert [item["id"] for item in update.pop("queue")] == ["q", "w", "e"]
     assert update == {"partial": True, "updatedAt": 3}
+    update = json.loads(encode_queue_change(left, None, updated_at=3, ended=ended))
+    assert update.pop("queueChanges") == [{"id": "e", "state": "failed"}]
+    assert update == {"partial": True, "updatedAt": 3}
+    update = change(replace(OLD, queue=(QueueRef("q"),)))
+    assert update is not None
+    assert update["queueChanges"] == [{"id": "q", "state": "queued", "position": 0}]
+    assert "queue" not in update
 
 
 def test_the_spec_is_shown_without_secrets() -> None:

@@ -433,7 +433,7 @@ async def test_attachments_reach_the_agent_and_only_their_names_the_log(harness:
     assert b"aGVsbG8" not in told
     await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.DELIVERED)
     (stored,) = await harness.journal.load()
-    assert stored.payloads == {}
+    assert stored.message_sizes == {}
     launch.gone = True
     one._task.cancel()  # pyright: ignore[reportOptionalMemberAccess]
 

@@ -173,8 +173,9 @@ class ClientPrompts:
                 pass
 
     def handle_session_update(self, data: Any) -> None:
-        """Find items that ended before a runner had them: they appear in the queue once more, but not in the log."""
-        queue = (as_object(data) or {}).get("queue")
+        """Find items that ended before a runner had them: the log does not tell their outcome."""
+        update = as_object(data) or {}
+        queue = update.get("queue", update.get("queueChanges"))
         for value in cast("list[Any]", queue) if isinstance(queue, list) else []:
             item = as_object(value) or {}
             match item.get("state"):

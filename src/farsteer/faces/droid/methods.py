@@ -18,7 +18,7 @@ from farsteer.core.errors import Conflict, NotCapable
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid import params
 from farsteer.faces.droid.attached_session import AttachedSession, ProtocolWriter
-from farsteer.faces.droid.notifications import token_usage
+from farsteer.faces.droid.notifications import SentMessage, token_usage
 from farsteer.faces.droid.protocol import Response, SettingsUpdated
 from farsteer.faces.droid.sessions import ServerOptions, SessionCopier, SessionFinder, git_repository
 
@@ -76,7 +76,7 @@ class Methods:
         usage = token_usage(state.usage)
         permissions = [one.pending for one in pending if one.method == droid.REQUEST_PERMISSION]
         questions = [one.pending for one in pending if one.method == droid.ASK_USER]
-        queued = [item for item in state.queue if item.id != state.turn_item]
+        queued = await self._finder.hub.queue(session_id) if state.queue else []
         result: dict[str, Any] = {
             **await self._describe(session),
             "hasOlderMessages": False,
@@ -91,7 +91,9 @@ class Methods:
         if questions:
             result["pendingAskUserRequests"] = questions
         if queued:
-            result["queuedMessages"] = [{"messageId": item.id, "text": item.text} for item in queued]
+            result["queuedMessages"] = [
+                {"messageId": item.id, "text": item.text} for item in queued if item.id != state.turn_item
+            ]
         await self._writer.result(request_id, result)
         if not self._options.dialect.lists_pending:
             await session.send(pending)
@@ -134,7 +136,8 @@ class Methods:
                 session.id, given.text, attachments=attachments, local_id=given.message_id
             )
             if not accepted.state.final:
-                session.notifications.message_accepted(accepted.id, request_id)
+                message = SentMessage(request_id, given.text, accepted.local_id)
+                session.notifications.message_accepted(accepted.id, message)
             await self._writer.result(request_id, {})
 
     async def interrupt(self, request_id: str, given: params.NoParams) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -30,6 +30,14 @@ Outgoing = Notification | ApprovalRequest | dict[str, Any]
 
 _MAX_EARLY_DELTAS = 10_000
 _ENDED_WITHOUT_TURN = (ItemState.CANCELLED, ItemState.FAILED, ItemState.UNKNOWN)
+
+
+class SentMessage(NamedTuple):
+    """A message of this client."""
+
+    request_id: str
+    text: str
+    local_id: str | None
 
 
 def token_usage(usage: Usage) -> TokenUsage:
@@ -58,8 +66,8 @@ class NotificationBuilder:
         self._transcript = transcript
         self._deltas = DeltaStream(transcript)
         self._running_tools: set[str] = set()
-        self._request_ids: dict[str, str] = {}
-        """The request that brought each queue item which is not in the log yet."""
+        self._sent: dict[str, SentMessage] = {}
+        """This client's messages that are not in the log yet, by queue item."""
         self._answers: dict[str, tuple[str, PermissionMode | None]] = {}
         self._early_deltas: deque[Delta] = deque(maxlen=_MAX_EARLY_DELTAS)
         self._usage_before_turn = token_usage(state.usage)
@@ -67,8 +75,8 @@ class NotificationBuilder:
 
     # -- what the client does
 
-    def message_accepted(self, item_id: str, request_id: str) -> None:
-        self._request_ids[item_id] = request_id
+    def message_accepted(self, item_id: str, message: SentMessage) -> None:
+        self._sent[item_id] = message
         self.unfinished_items.add(item_id)
 
     def record_answer(self, approval_id: str, selected: str, mode: PermissionMode | None) -> None:
@@ -195,7 +203,8 @@ class NotificationBuilder:
         if isinstance(last, protocol.ToolUse):
             yield protocol.ToolCall(tool_use=last)
         is_prompt = isinstance(event, ev.UserMessage)
-        request_id = self._request_ids.pop(event.item_id, None) if is_prompt else None
+        sent = self._sent.pop(event.item_id, None) if is_prompt else None
+        request_id = sent and sent.request_id
         yield protocol.CreateMessage(message=message, request_id=request_id)
         if isinstance(last, protocol.ToolUse):
             self._running_tools.add(last.id)
@@ -281,18 +290,19 @@ class NotificationBuilder:
 
     def _ended_without_turn(self, event: ev.QueueUpdate, before: SessionState) -> Iterator[Outgoing]:
         """A queue item of this client was cancelled or failed before its turn began."""
-        request_id, item_id = self._request_ids.pop(event.item_id, None), event.item_id
+        sent, item_id = self._sent.pop(event.item_id, None), event.item_id
         if item_id not in self.unfinished_items:
             return
         self.unfinished_items.discard(item_id)
-        item = next((queued for queued in before.queue if queued.id == item_id), None)
         cancelled = event.state is ItemState.CANCELLED
         if cancelled:
-            yield protocol.QueuedMessageDiscarded(text=item.text if item else "", request_id=request_id)
+            yield protocol.QueuedMessageDiscarded(
+                text=sent.text if sent else "", request_id=sent and sent.request_id
+            )
         else:
             yield report_error(event.reason or f"the message was {event.state.value}", event.state.value)
         if self.state.turn_id is None and not self.unfinished_items:
-            turn_id = (item.local_id if item else None) or item_id
+            turn_id = (sent and sent.local_id) or item_id
             yield self._turn_completed("cancelled" if cancelled else "error", turn_id, 0)
             yield protocol.WorkingStateChanged(new_state=WorkingState.IDLE)
 

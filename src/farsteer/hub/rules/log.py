@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from farsteer.core.events import Entry, decode_entry
 from farsteer.core.session import SessionState
-from farsteer.core.wire import encode
-from farsteer.hub.rules.session import SessionPhase, without_attachment_data
+from farsteer.hub.rules.session import SessionPhase, storable_state
 from farsteer.link.messages import EncodedEntry
 
 _RECORDED = frozenset({"queue_update", "approval_resolved", "rewound", "usage_update"})
@@ -89,12 +88,8 @@ def plan_append(
     if new is None:
         return AppendPlan(AppendResult(AppendStatus.GAP, log.last_seq))
     last_seq = log.last_seq + len(new)
-    encoded = None
-    if state is not None and state.seq == last_seq and state.id == session_id:
-        state = without_attachment_data(state)
-        encoded = encode(state)
-    if encoded is None or encoded == log.state:
-        state = encoded = None
+    kept = storable_state(state) if state and state.seq == last_seq and state.id == session_id else None
+    state, encoded = (None, None) if kept is None or kept[1] == log.state else kept
     return AppendPlan(
         AppendResult(AppendStatus.STORED, last_seq, len(new)),
         new,

@@ -10,29 +10,53 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from farsteer.core.errors import Conflict, ErrorCode
+from farsteer.core.errors import Conflict, ErrorCode, RateLimited, TooLarge
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import MAX_QUEUED, Delivery, ItemState, Queue, QueueItem, without_data
-from farsteer.core.session import SessionState
+from farsteer.core.queue import CompactItem, Delivery, ItemState, Queue, QueueItem
+from farsteer.core.wire import WireStruct
 
 NOT_CLAIMED = 0
+
+
+class QueueLimits(Struct, frozen=True):
+    """How much may wait. A message counts until it has an outcome, with its attachments."""
+
+    messages: int = 100
+    """In one session."""
+    session_bytes: int = 32 * 1024 * 1024
+    namespace_bytes: int = 256 * 1024 * 1024
+
+
+class QueuedTotals(Struct, frozen=True):
+    """How much waits already."""
+
+    messages: int
+    """In the session."""
+    session_bytes: int
+    namespace_bytes: int
 
 
 class StoredItem(Struct, frozen=True):
     """An item as a store has it."""
 
     item: QueueItem
-    """Without the data of its attachments; `item.state` is its current state."""
+    """Its summary; `item.state` is its current state."""
     claimed_by: int = NOT_CLAIMED
     """The last link that claimed it."""
 
 
-class Acceptance(Struct, frozen=True):
-    item: QueueItem
-    """Without the data of its attachments."""
-    repeated: bool
-    """The item is known already. Otherwise it is to be stored."""
+class QueueChange(WireStruct):
+    """What became of one message of the queue, as `session-updated` tells it."""
+
+    id: str
+    state: ItemState | None = None
+    """None if it left the queue with an outcome that the log has."""
+    position: int | None = None
+    """Its place in the queue now. None if it left."""
+    item: CompactItem | None = None
+    """The summary of a message that clients do not know yet, or that has changed."""
 
 
 class ItemAction(Enum):
@@ -44,17 +68,37 @@ class ItemAction(Enum):
     ASK_RUNNER = auto()
 
 
-def accept_item(item: QueueItem, known: QueueItem | None, open_items: int) -> Acceptance:
-    """Decide about a new message.
+def check_room(size: int, queued: QueuedTotals, limits: QueueLimits) -> None:
+    """Decide whether a new message of `size` bytes may wait.
 
-    `known` is the item that has the same local id, `open_items` the number of items without an outcome. Raises
-    Conflict `queue_full`.
+    Raises TooLarge if it never fits, Conflict `queue_full` for too many messages, and RateLimited `queue_full` for too
+    many bytes.
     """
-    if known is not None:
-        return Acceptance(known, repeated=True)
-    if open_items >= MAX_QUEUED:
-        raise Conflict(f"the queue is full: {MAX_QUEUED} messages are waiting", code=ErrorCode.QUEUE_FULL)
-    return Acceptance(without_data(item), repeated=False)
+    if size > limits.session_bytes:
+        raise TooLarge(
+            f"this message has {size} bytes; at most {limits.session_bytes} may wait in one session",
+            limit=limits.session_bytes,
+            size=size,
+        )
+    if queued.messages >= limits.messages:
+        raise Conflict(
+            f"the queue is full: {queued.messages} messages are waiting",
+            code=ErrorCode.QUEUE_FULL,
+            limit=limits.messages,
+        )
+    for scope, taken, limit in (
+        ("session", queued.session_bytes, limits.session_bytes),
+        ("namespace", queued.namespace_bytes, limits.namespace_bytes),
+    ):
+        if taken + size > limit:
+            raise RateLimited(
+                f"the queue is full: messages of {taken} bytes are waiting in this {scope}, and at most {limit} may;"
+                " send again when some are delivered, or cancel some",
+                code=ErrorCode.QUEUE_FULL,
+                limit=limit,
+                queued=taken,
+                size=size,
+            )
 
 
 def cancel_item(stored: StoredItem) -> ItemAction:
@@ -94,10 +138,52 @@ def state_after(current: ItemState, update: QueueUpdate) -> ItemState | None:
     return None if current.final or update.state is ItemState.ACCEPTED else update.state
 
 
-def combined_queue(state: SessionState, accepted: Sequence[QueueItem]) -> Queue:
-    """Return what the runner has queued, then what it has not confirmed yet."""
-    known = {item.id for item in state.queue}
-    return (*state.queue, *(item for item in accepted if item.id not in known))
+def combined_queue(queue: Queue, items: Sequence[QueueItem]) -> tuple[QueueItem, ...]:
+    """Return what the runner has queued, then what it has not confirmed yet.
+
+    `items` are the messages without an outcome that the hub has. One that only the runner has, because the hub was
+    restored from a backup, has no text.
+    """
+    known = {item.id: item for item in items}
+    queued = [
+        replace(known[ref.id], state=ref.state)
+        if ref.id in known
+        else QueueItem(id=ref.id, text="", created_at=0, state=ref.state, truncated=True)
+        for ref in queue
+    ]
+    ids = {ref.id for ref in queue}
+    return (*queued, *(item for item in items if item.state is ItemState.ACCEPTED and item.id not in ids))
+
+
+def queue_changes(old: Queue, new: Queue) -> list[QueueChange]:
+    """Return the messages that differ between two queues of a runner.
+
+    A client that takes each of them out of the queue it knows, and then inserts those with a position there in this
+    order, has the new queue.
+    """
+    before = {ref.id: ref for ref in old}
+    after = {ref.id for ref in new}
+    moved = _moved([ref.id for ref in old if ref.id in after], [ref.id for ref in new if ref.id in before])
+    return [QueueChange(ref.id) for ref in old if ref.id not in after] + [
+        QueueChange(ref.id, ref.state, position)
+        for position, ref in enumerate(new)
+        if before.get(ref.id) != ref or ref.id in moved
+    ]
+
+
+def _moved(old: list[str], new: list[str]) -> set[str]:
+    """Return which ids to take out and insert again, so that the same ids have the new order."""
+    moved: set[str] = set()
+    rest = iter(old)
+    expected = next(rest, None)
+    for id in new:
+        while expected in moved:
+            expected = next(rest, None)
+        if id == expected:
+            expected = next(rest, None)
+        else:
+            moved.add(id)
+    return moved
 
 
 def _too_late(state: ItemState) -> Conflict:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from farsteer.core.queue import without_data
-from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.session import SessionSpec, SessionState, bounded
+from farsteer.core.wire import encode
+
+MAX_STATE_BYTES = 256 * 1024
+"""A larger state is cut down: the hub writes it with every change."""
 
 
 class SessionPhase(StrEnum):
@@ -55,11 +57,10 @@ def first_state(
 
     The runner's answer to the creation and its first entries arrive in either order; the newer state counts.
     """
+    answered = answered and bounded(answered)
     if stored is None:
         return answered or SessionState(id=spec.id, agent=spec.agent or "", directory=spec.directory)
-    if answered is not None and answered.seq > stored.seq:
-        return without_attachment_data(answered)
-    return stored
+    return answered if answered is not None and answered.seq > stored.seq else stored
 
 
 def phase_after_discard(*, keep_tombstone: bool, has_copy: bool) -> SessionPhase | None:
@@ -72,7 +73,10 @@ def phase_after_discard(*, keep_tombstone: bool, has_copy: bool) -> SessionPhase
     return SessionPhase.DELETED if keep_tombstone else None
 
 
-def without_attachment_data(state: SessionState) -> SessionState:
-    """Return the state as the hub stores it. The runner has the data of queued attachments."""
-    queue = tuple(map(without_data, state.queue))
-    return state if queue == state.queue else replace(state, queue=queue)
+def storable_state(state: SessionState) -> tuple[SessionState, bytes] | None:
+    """Return a runner's state as the hub stores it, and its encoding. None if it cannot be made small enough."""
+    encoded = encode(state)
+    if len(encoded) > MAX_STATE_BYTES:
+        state = bounded(state)
+        encoded = encode(state)
+    return (state, encoded) if len(encoded) <= 4 * MAX_STATE_BYTES else None

@@ -6,7 +6,7 @@ follow from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -14,11 +14,15 @@ from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from farsteer.core.api import ForkedFrom, SessionView
+from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
-from farsteer.core.queue import Queue, QueueItem
+from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
-from farsteer.hub.rules.queue import combined_queue
+from farsteer.hub.rules.queue import QueueChange, combined_queue, queue_changes
+
+SHORT_QUEUE = 1
+"""An update has the whole queue, in summaries, if it is not longer than this."""
 
 _RUNNING = frozenset({SessionStatus.IDLE, SessionStatus.WORKING, SessionStatus.WAITING})
 _IN_TURN = frozenset({SessionStatus.WORKING, SessionStatus.WAITING})
@@ -37,14 +41,25 @@ class SessionRow(Struct, frozen=True):
     updated_at: int
     spec: SessionSpec
     state: SessionState
-    accepted: Queue
-    """Messages that the runner has not confirmed yet."""
+    items: tuple[QueueItem, ...]
+    """Messages without an outcome, in the order of their arrival."""
+    approvals: tuple[Approval, ...]
+    """Open approvals, whole if the row was read for one session; otherwise large ones are summaries."""
     last_message: str | None
     """The last message that is visible. The state lacks it after a rewind or a fork."""
 
+    @property
+    def queue(self) -> tuple[QueueItem, ...]:
+        return combined_queue(self.state.queue, self.items)
+
+    @property
+    def has_accepted(self) -> bool:
+        """Whether a message waits that the runner has not confirmed."""
+        return any(item.state is ItemState.ACCEPTED for item in self.items)
+
 
 class FromRow(NamedTuple):
-    """A value that is fixed at creation, or that every update carries anyway (see `encode_state_change`)."""
+    """A value that is fixed at creation, or that updates carry in their own way (see `encode_state_change`)."""
 
     read: Callable[[SessionRow], object]
 
@@ -86,7 +101,7 @@ FIELDS: Mapping[str, FromRow | FromState] = {
     "worktree": FromState("worktree"),
     "native_id": FromState("native_id"),
     "turn_id": FromState("turn_id"),
-    "queue": FromState("queue"),
+    "queue": FromRow(attrgetter("queue")),
     "approvals": FromState("approvals"),
     "pending_requests_count": FromState("approvals", len),
     "usage": FromState("usage"),
@@ -127,7 +142,7 @@ def session_view(row: SessionRow) -> SessionView:
     state = replace(
         row.state,
         status=row.state.status if row.reachable else SessionStatus.UNREACHABLE,
-        queue=combined_queue(row.state, row.accepted),
+        approvals=row.approvals,
     )
     values: dict[str, Any] = {name: read(row) for name, read in _ROW_FIELDS}
     for converted, value in zip(_BY_ATTRIBUTE.values(), _read_attributes(state), strict=True):
@@ -139,7 +154,7 @@ def session_view(row: SessionRow) -> SessionView:
 def encode_state_change(
     old: SessionState,
     new: SessionState,
-    accepted: Queue,
+    queue: Sequence[QueueItem] | None,
     *,
     seq: int,
     updated_at: int,
@@ -147,10 +162,12 @@ def encode_state_change(
 ) -> bytes | None:
     """Return the data of the `session-updated` that reports a new state, or None if no client would see a change.
 
-    `accepted` are the messages the runner has not confirmed; it is used only if the queue has changed. A new entry
-    alone is no change: clients get the entry itself.
+    `queue` is the whole queue if it is short; it is used only if the queue has changed. A new entry alone is no
+    change: clients get the entry itself.
     """
-    changes = _changed_fields(old, new, accepted)
+    changes = _changed_fields(old, new)
+    if old.queue != new.queue:
+        changes |= _queue_fields(queue_changes(old.queue, new.queue), queue)
     rewound = old.last_message is not None and new.last_message is None
     if not changes and not rewound:
         return None
@@ -159,18 +176,23 @@ def encode_state_change(
 
 
 def encode_queue_change(
-    state: SessionState, accepted: Queue, *, updated_at: int, ended: QueueItem | None = None
+    change: QueueChange,
+    queue: Sequence[QueueItem] | None,
+    *,
+    updated_at: int,
+    ended: QueueItem | None = None,
 ) -> bytes:
-    """Return the data of the `session-updated` that reports the queue.
+    """Return the data of the `session-updated` that reports a change of one message by the hub.
 
-    `ended` is an item that has just got its outcome: it is shown this once more.
+    `queue` is the whole queue if it is short. `ended` has just got its outcome: it is shown in it this once more.
     """
-    queue = combined_queue(state, accepted)
-    if ended is not None:
+    if queue is not None and ended is not None:
         queue = (*queue, ended)
-    changes: dict[str, object] = {"updatedAt": updated_at}
-    _add_fields(changes, "queue", queue)
-    return _encode(changes)
+    return _encode({"updatedAt": updated_at, **_queue_fields([change], queue)})
+
+
+def _queue_fields(changes: list[QueueChange], queue: Sequence[QueueItem] | None) -> dict[str, object]:
+    return {"queueChanges": changes} if queue is None else {"queue": queue}
 
 
 def encode_status_change(status: SessionStatus) -> bytes:
@@ -179,14 +201,14 @@ def encode_status_change(status: SessionStatus) -> bytes:
     return _encode(changes)
 
 
-def _changed_fields(old: SessionState, new: SessionState, accepted: Queue) -> dict[str, object]:
+def _changed_fields(old: SessionState, new: SessionState) -> dict[str, object]:
     before, after = _read_attributes(old), _read_attributes(new)
     changes: dict[str, object] = {}
     if before == after:
         return changes
     for attribute, was, now in zip(_JSON_BY_ATTRIBUTE, before, after, strict=True):
         if was != now:
-            _add_fields(changes, attribute, combined_queue(new, accepted) if attribute == "queue" else now)
+            _add_fields(changes, attribute, now)
     return changes
 
 

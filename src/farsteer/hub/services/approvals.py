@@ -45,7 +45,7 @@ class Approvals:
                 approval=approval,
             )
             for row in rows
-            for approval in row.state.approvals
+            for approval in row.approvals
         ]
         return ApprovalsResponse(approvals=sorted(views, key=lambda view: view.approval.created_at))
 
@@ -54,7 +54,7 @@ class Approvals:
     ) -> ApprovalAnswered:
         """Answer an approval. Raises NotFound, and AlreadyAnswered with the details `outcome`, `by` and `identity`."""
         caller.require(Scope.APPROVE)
-        row = await self._store.get_session(caller.namespace, session_id)
+        row = await self._store.get_session(caller.namespace, session_id, whole_approvals=True)
         key = (session_id, approval_id)
         lock = self._locks.setdefault(key, asyncio.Lock())
         try:
@@ -84,7 +84,7 @@ class Approvals:
             self._answered.pop(key, None)
         answered = self._answered.get(key)
         if answered is None:
-            for approval in row.state.approvals:
+            for approval in row.approvals:
                 if approval.id == approval_id:
                     return approval
             answered = resolved

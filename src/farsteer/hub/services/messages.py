@@ -27,7 +27,6 @@ from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.rules.queue import combined_queue
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.store.base import Store
 from farsteer.hub.tasks import BackgroundTasks
@@ -182,8 +181,7 @@ class Messages:
     async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
         """Return the messages that the agent does not have yet."""
         caller.require(Scope.READ)
-        row = await self._store.get_session(caller.namespace, session_id)
-        return QueueResponse(items=[*combined_queue(row.state, row.accepted)])
+        return QueueResponse(items=[*await self._store.read_queue(caller.namespace, session_id)])
 
     async def cancel(self, caller: Caller, session_id: str, item_id: str) -> Done:
         """Cancel a waiting message. If the runner may have it, the runner cancels it.

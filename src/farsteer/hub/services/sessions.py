@@ -69,7 +69,8 @@ class Sessions:
 
     async def get(self, caller: Caller, session_id: str) -> SessionView:
         caller.require(Scope.READ)
-        return session_view(await self._store.get_session(caller.namespace, session_id))
+        row = await self._store.get_session(caller.namespace, session_id, whole_approvals=True)
+        return session_view(row)
 
     async def rename(self, caller: Caller, session_id: str, request: RenameSession) -> Done:
         title = request.title.strip()
@@ -129,7 +130,7 @@ class Sessions:
         """
         caller.require(Scope.WRITE)
         row = await self._store.get_session(caller.namespace, session_id)
-        if row.accepted:
+        if row.has_accepted:
             await self._delivery.deliver(caller.namespace, row.machine_id, session_id, _DELIVERY_SECONDS)
         await self._links.call(caller.namespace, row.machine_id, session_id, command)
         return Done()

@@ -79,6 +79,7 @@ class LogPage(Struct, frozen=True):
 
 class AcceptedItem(Struct, frozen=True):
     item: QueueItem
+    """Its summary."""
     position: int
     """How many open messages of the session are before it."""
     repeated: bool
@@ -251,7 +252,11 @@ class Store(Protocol):
         """Let the log of a session in creation begin with its copy, and store the spec with the fork."""
         ...
 
-    async def get_session(self, namespace: str, session_id: str) -> SessionRow: ...
+    async def get_session(
+        self, namespace: str, session_id: str, *, whole_approvals: bool = False
+    ) -> SessionRow:
+        """Return a session. Large approvals are summaries, unless `whole_approvals`."""
+        ...
 
     async def list_sessions(
         self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
@@ -260,7 +265,7 @@ class Store(Protocol):
         ...
 
     async def list_sessions_with_approvals(self, namespace: str) -> list[SessionRow]:
-        """Return the sessions that have open approvals."""
+        """Return the sessions that have open approvals, with whole approvals up to a bounded size."""
         ...
 
     async def delete_session(self, namespace: str, session_id: str) -> str:
@@ -289,7 +294,14 @@ class Store(Protocol):
     # -- queue items
 
     async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
-        """Store a message. Idempotent by its local id. Raises Conflict `queue_full`."""
+        """Store a message. Idempotent by its local id.
+
+        Raises TooLarge, Conflict and RateLimited by the limits that the store was opened with (`rules.check_room`).
+        """
+        ...
+
+    async def read_queue(self, namespace: str, session_id: str) -> tuple[QueueItem, ...]:
+        """Return the whole messages that wait, without the data of their attachments."""
         ...
 
     async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:

@@ -244,7 +244,7 @@ class SessionActor:
             if launch is None:
                 return
             self._modes.start_turn()
-            await self._delivery.deliver(item, launch)
+            await self._delivery.deliver(item.id, launch)
 
     # -- the process
 

@@ -12,10 +12,10 @@ import msgspec
 from farsteer.agents.base import Launch, Prompt
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.errors import ErrorCode, FarsteerError, NotCapable
+from farsteer.core.errors import ErrorCode, FarsteerError, NotCapable, NotFound
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item
+from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item, summarize
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launcher import Launcher
 from farsteer.runner.session.log import SessionLog
@@ -143,11 +143,15 @@ class PromptDelivery:
             launch, first = self._launcher.ready_launch, next_item(self._log.state.queue)
             # It is not steered past messages that wait already.
             if launch is not None and first is not None and first.id == item.id:
-                await self._steer(first, launch)
+                await self._steer(item, launch)
 
     async def send_now(self, item_id: str) -> None:
         """Move a waiting item to the front and interrupt the running turn."""
-        item = msgspec.structs.replace(find_waiting(self._log.state.queue, item_id), delivery=Delivery.NOW)
+        find_waiting(self._log.state.queue, item_id)
+        message = await self._log.read_message(item_id)
+        if message is None:
+            raise NotFound("no such message in the queue")
+        item = msgspec.structs.replace(summarize(message), delivery=Delivery.NOW)
         self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
         await self.interrupt()
 
@@ -167,18 +171,21 @@ class PromptDelivery:
 
     # -- the agent
 
-    async def deliver(self, item: QueueItem, launch: Launch) -> None:
-        """Begin a turn with `item`.
+    async def deliver(self, item_id: str, launch: Launch) -> None:
+        """Begin a turn with a waiting message.
 
         The journal has the start of the turn before the agent gets the message. After a crash of the runner the message
         is therefore known to be possibly delivered, and is not sent again.
         """
         log = self._log
-        attachments = log.attachments(item)
+        item = await log.read_message(item_id)
+        if item is None:
+            self._turns.set_outcome(item_id, ItemState.FAILED, "the journal does not have this message")
+            return
         turn_id = self._turns.begin(item)
         await log.flush()
         self._turns.silence.start(turn_id)
-        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=attachments, message_id=item.id)
+        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments, message_id=item.id)
         try:
             await self._calls.hand_over(launch.send(prompt))
         except TimeoutError:
@@ -208,10 +215,9 @@ class PromptDelivery:
         log = self._log
         turn_id = log.state.turn_id
         assert turn_id is not None
-        attachments = log.attachments(item)
         log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.HANDED_OVER))
         await log.flush()
-        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=attachments, message_id=item.id)
+        prompt = Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments, message_id=item.id)
         try:
             await self._calls.hand_over(launch.steer(prompt))
         except TimeoutError:

@@ -6,21 +6,27 @@ import asyncio
 import logging
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypedDict, Unpack
 
 import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.clock import now_ms
+from farsteer.core.errors import Conflict, ErrorCode
 from farsteer.core.events import SessionEvent, make_entry
-from farsteer.core.queue import Attachment, ItemState, QueueItem, without_data
-from farsteer.core.session import SessionState, apply
+from farsteer.core.queue import ItemState, QueueItem, compact, summarize
+from farsteer.core.session import SessionState, append
+from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry, encode_entry
-from farsteer.runner.journal import Journal, JournalBatch, Payloads
+from farsteer.runner.journal import Journal, JournalBatch
 from farsteer.runner.session.drafts import Draft, DraftDelta, Drafts
 
 _KEPT_FINISHED_ITEMS = 500
+_MAX_QUEUED_BYTES = 256 * 1024 * 1024
+"""The limit of this machine for what waits in one session. The limit of a hub is lower."""
+_CACHED_MESSAGES = 16
+_CACHED_MESSAGE_BYTES = 64 * 1024
 _MAX_UNSAVED = 200
 _LARGE_ENTRY = 64 * 1024
 CONFIRM_SECONDS = 0.05
@@ -84,7 +90,7 @@ class SessionLog:
         journal: Journal,
         publisher: Publisher,
         finished_items: Iterable[str] = (),
-        payloads: Payloads | None = None,
+        message_sizes: Mapping[str, int] | None = None,
         drafts: Sequence[Draft] = (),
     ) -> None:
         self.state = state
@@ -94,7 +100,9 @@ class SessionLog:
         self._added = JournalBatch()
         self._unsaved = JournalBatch()
         self._finished_items = OrderedDict.fromkeys(finished_items)
-        self._payloads: Payloads = dict(payloads or {})
+        self._message_sizes = dict(message_sizes or {})
+        self._cached_messages: dict[str, bytes] = {}
+        """Small messages that have just begun to wait. The journal has all."""
         self._drafts = Drafts(drafts)
         self._drafts_saved_at = 0.0
         self._draft_timer: asyncio.TimerHandle | None = None
@@ -112,31 +120,41 @@ class SessionLog:
         """Append `event`. It is committed and published by the next `flush`."""
         seq = self.state.seq + 1
         entry = make_entry(self.state.id, seq, event, now_ms(), local_id)
-        self.state = msgspec.structs.replace(apply(self.state, event), seq=seq)
+        self.state = append(self.state, event)
         self._added.entries.append(encode_entry(entry))
         self._added.finished_drafts += self._drafts.finish(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._finished_items[event.item_id] = None
             self._added.finished_items.append(event.item_id)
-            self._payloads.pop(event.item_id, None)
+            self._cached_messages.pop(event.item_id, None)
+            self._message_sizes.pop(event.item_id, None)
             if len(self._finished_items) > _KEPT_FINISHED_ITEMS:
                 self._finished_items.popitem(last=False)
 
     def enqueue(self, item: QueueItem) -> None:
-        """Queue `item` unless it is known. The log has only names and sizes of its attachments, not their data."""
+        """Queue `item` unless it is known. The log has only its summary. Raises Conflict `queue_full`."""
         if self.is_known_item(item.id):
             return
-        self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=without_data(item)))
-        if item.attachments:
-            self._payloads[item.id] = self._added.payloads[item.id] = item.attachments
+        message = encode(item)
+        if sum(self._message_sizes.values()) + len(message) > _MAX_QUEUED_BYTES:
+            raise Conflict("too many bytes wait in this session", code=ErrorCode.QUEUE_FULL)
+        self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=compact(summarize(item))))
+        self._added.messages[item.id] = message
+        self._message_sizes[item.id] = len(message)
+        if len(message) <= _CACHED_MESSAGE_BYTES and len(self._cached_messages) < _CACHED_MESSAGES:
+            self._cached_messages[item.id] = message
 
     def is_known_item(self, item_id: str) -> bool:
         """Return whether this item is in the queue or has its outcome."""
         return item_id in self._finished_items or any(item.id == item_id for item in self.state.queue)
 
-    def attachments(self, item: QueueItem) -> tuple[Attachment, ...]:
-        """Return the attachments of a waiting item with their data."""
-        return self._payloads.get(item.id, item.attachments)
+    async def read_message(self, item_id: str) -> QueueItem | None:
+        """Return a waiting message whole. None if the journal does not have it."""
+        for known in (self._cached_messages, self._added.messages, self._unsaved.messages):
+            if item_id in known:
+                return decode(known[item_id], QueueItem)
+        stored = await self._journal.read_message(self.state.id, item_id)
+        return None if stored is None else decode(stored, QueueItem)
 
     # -- state that no event carries
 

@@ -8,7 +8,7 @@ from farsteer.agents.base import TurnEnded
 from farsteer.core import events as ev
 from farsteer.core.events import TurnEndReason
 from farsteer.core.ids import new_id
-from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.queue import ItemState, QueueItem, without_data
 from farsteer.runner.session.approvals import OpenApprovals
 from farsteer.runner.session.context import TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
@@ -37,11 +37,13 @@ class TurnManager:
         return turn_id
 
     def log_message(self, item: QueueItem) -> None:
+        """Log a message. The log has only names and sizes of its attachments."""
+        attachments = without_data(item).attachments
         self._log.add(
             ev.UserMessage(
                 item_id=item.id,
                 text=item.text,
-                attachments=item.attachments,
+                attachments=attachments,
                 sent_from=item.sent_from,
                 identity=item.identity,
             ),

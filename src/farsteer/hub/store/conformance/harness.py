@@ -15,7 +15,7 @@ from farsteer.core.capabilities import MachineInfo
 from farsteer.core.events import SessionEvent, make_entry
 from farsteer.core.ids import new_id
 from farsteer.core.queue import QueueItem
-from farsteer.core.session import Fork, SessionSpec, SessionState, apply
+from farsteer.core.session import Fork, SessionSpec, SessionState, append
 from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.store.base import AppendResult, CopyProgress, LogPage, Store
 from farsteer.link.messages import EncodedEntry, encode_entry
@@ -51,7 +51,7 @@ class LogBuilder:
 
     def add(self, event: SessionEvent) -> EncodedEntry:
         seq = self.state.seq + 1
-        self.state = replace(apply(self.state, event), seq=seq)
+        self.state = append(self.state, event)
         self.entries.append(encode_entry(make_entry(self.session_id, seq, event, seq)))
         return self.entries[-1]
 

@@ -7,7 +7,8 @@ import pytest
 from farsteer.core import events as ev
 from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.ids import new_id
-from farsteer.core.queue import MAX_QUEUED, Attachment, Delivery, ItemState, QueueItem
+from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
+from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.store.base import AcceptedItem
 from farsteer.hub.store.conformance.harness import (
     LINK,
@@ -37,7 +38,7 @@ async def _claim(harness: StoreHarness, log: LogBuilder, link_id: int = LINK) ->
 
 async def _queue(harness: StoreHarness, log: LogBuilder) -> list[str]:
     row = await harness.store.get_session(NAMESPACE, log.session_id)
-    return [item.id for item in row.accepted]
+    return [item.id for item in row.items if item.state is ItemState.ACCEPTED]
 
 
 class QueueContracts(StoreContracts):
@@ -49,8 +50,10 @@ class QueueContracts(StoreContracts):
         assert [one.position for one in accepted] == [0, 1, 2]
         assert {one.machine_id for one in accepted} == {harness.machine.id}
         assert await _queue(harness, log) == [item.id for item in items]
-        shown = [[item["id"] for item in update["queue"]] for update in harness.updates_of(log.session_id)]
-        assert shown == [[item.id for item in items[:count]] for count in (1, 2, 3)]
+        first, *later = harness.updates_of(log.session_id)
+        assert [item["id"] for item in first["queue"]] == [items[0].id]
+        changes = [(one["id"], one["position"]) for update in later for one in update["queueChanges"]]
+        assert changes == [(items[1].id, 1), (items[2].id, 2)]
 
     @contract
     async def test_a_local_id_is_accepted_once(self, harness: StoreHarness) -> None:
@@ -72,7 +75,7 @@ class QueueContracts(StoreContracts):
     @contract
     async def test_a_full_queue_refuses_what_is_new(self, harness: StoreHarness) -> None:
         log = await harness.create_session()
-        items = [new_item(local_id=str(number)) for number in range(MAX_QUEUED)]
+        items = [new_item(local_id=str(number)) for number in range(QueueLimits().messages)]
         for item in items:
             await _accept(harness, log, item)
         with pytest.raises(Conflict) as refusal:
@@ -80,7 +83,7 @@ class QueueContracts(StoreContracts):
         assert refusal.value.code is ErrorCode.QUEUE_FULL
         assert (await _accept(harness, log, new_item(local_id="3"))).repeated
         await _confirm(harness, log, items[0], ItemState.DELIVERED)
-        assert (await _accept(harness, log, new_item())).position == MAX_QUEUED - 1
+        assert (await _accept(harness, log, new_item())).position == QueueLimits().messages - 1
 
     @contract
     async def test_an_item_is_claimed_once_by_each_link(self, harness: StoreHarness) -> None:
@@ -113,7 +116,7 @@ class QueueContracts(StoreContracts):
         accepted = await _accept(harness, log, item)
         assert accepted.item.attachments[0].data is None
         row = await harness.store.get_session(NAMESPACE, log.session_id)
-        assert row.accepted[0].attachments == (Attachment(name="a.txt", size=2),)
+        assert row.items[0].attachments == (Attachment(name="a.txt", size=2),)
         assert await harness.store.claim_items(log.session_id, LINK) == [item]
 
     @contract

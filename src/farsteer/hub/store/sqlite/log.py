@@ -92,7 +92,7 @@ def _write_session(
     change = encode_state_change(
         old,
         new,
-        items.read_accepted(tx.db, session_id) if old.queue != new.queue else (),
+        items.read_short_queue(tx.db, session_id, new.queue) if old.queue != new.queue else None,
         seq=last_seq,
         updated_at=written.updated_at,
         last_message=written.last_message,

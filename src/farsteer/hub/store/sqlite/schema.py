@@ -6,11 +6,13 @@ from 1. The last row is never deleted (whatever deletes rows also adds one), so 
 `held` holds the entries of a session in creation. `copies` holds the entries at the start of a log that were never
 published: 1 to `sessions.copied`. They have no cursor. `cuts` are the ranges of a log that rewinds removed from the
 conversation; they never overlap, and the rows stay.
+
+`queued` has the bytes of the messages that wait in each namespace. Triggers keep it right, whatever changes `items`.
 """
 
 from __future__ import annotations
 
-from farsteer.hub.store.sqlite import usage
+from farsteer.hub.store.sqlite import items, usage
 from farsteer.storage.migrations import Migration
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -126,4 +128,45 @@ MIGRATIONS: tuple[Migration, ...] = (
     # Who created a token is not known for those that exist already.
     Migration(5, "ALTER TABLE tokens ADD COLUMN created_by TEXT"),
     Migration(6, "ALTER TABLE resolved ADD COLUMN identity BLOB"),
+    Migration(
+        7,
+        """
+        ALTER TABLE items ADD COLUMN namespace TEXT NOT NULL DEFAULT '';
+        ALTER TABLE items ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+        CREATE TABLE item_bodies (n INTEGER PRIMARY KEY, body BLOB NOT NULL);
+
+        UPDATE items SET size = length(coalesce(payload, body)),
+            namespace = coalesce((SELECT namespace FROM sessions WHERE id = session_id), '');
+        """,
+    ),
+    Migration(8, items.move_bodies),
+    Migration(
+        9,
+        """
+        ALTER TABLE items DROP COLUMN payload;
+
+        DROP INDEX items_open;
+        CREATE INDEX items_open ON items (session_id, n, size) WHERE state IN ('accepted', 'queued', 'handed_over');
+
+        CREATE TABLE queued (namespace TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+        INSERT INTO queued SELECT namespace, sum(size) FROM items
+            WHERE state IN ('accepted', 'queued', 'handed_over') GROUP BY namespace;
+
+        CREATE TRIGGER items_added AFTER INSERT ON items BEGIN
+            INSERT INTO queued (namespace, bytes) VALUES (NEW.namespace, NEW.size)
+                ON CONFLICT DO UPDATE SET bytes = bytes + NEW.size;
+        END;
+        CREATE TRIGGER items_ended AFTER UPDATE OF state ON items
+        WHEN OLD.state IN ('accepted', 'queued', 'handed_over')
+            AND NEW.state NOT IN ('accepted', 'queued', 'handed_over') BEGIN
+            UPDATE queued SET bytes = bytes - OLD.size WHERE namespace = OLD.namespace;
+            DELETE FROM item_bodies WHERE n = OLD.n;
+        END;
+        CREATE TRIGGER items_deleted AFTER DELETE ON items
+        WHEN OLD.state IN ('accepted', 'queued', 'handed_over') BEGIN
+            UPDATE queued SET bytes = bytes - OLD.size WHERE namespace = OLD.namespace;
+            DELETE FROM item_bodies WHERE n = OLD.n;
+        END;
+        """,
+    ),
 )

@@ -6,13 +6,14 @@ import sqlite3
 from typing import Any, NamedTuple
 
 from farsteer.core.api import SessionView
-from farsteer.core.approvals import Outcome
+from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.errors import Conflict, NotFound
-from farsteer.core.events import SessionStatus
+from farsteer.core.events import ApprovalRequested, SessionStatus, decode_entry
 from farsteer.core.identity import Identity
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
+from farsteer.hub.rules.queue import QueueLimits, combined_queue
 from farsteer.hub.rules.session import SessionPhase, first_state, phase_after_discard
 from farsteer.hub.rules.view import SessionRow, session_view
 from farsteer.hub.store.base import Resolution, SessionFilter, StoredResponse
@@ -20,6 +21,9 @@ from farsteer.hub.store.sqlite import items
 from farsteer.hub.store.sqlite.transaction import Transaction
 
 _RESPONSES_KEPT_MS = 7 * 86_400_000
+
+_MAX_WHOLE_BYTES = 32 * 1024 * 1024
+"""How much of large approvals is read at once. The others are shown as summaries."""
 
 _PURGE_ROWS = 2000
 """How many rows one transaction of a purge removes, so that a long log does not hold up the writer."""
@@ -56,11 +60,13 @@ def find(db: sqlite3.Connection, namespace: str, session_id: str) -> SessionHead
     return SessionHead(*row)
 
 
-def read(db: sqlite3.Connection, namespace: str, session_id: str) -> SessionRow:
+def read(
+    db: sqlite3.Connection, namespace: str, session_id: str, *, whole_approvals: bool = False
+) -> SessionRow:
     row = db.execute(f"{_SELECT} AND s.id = ? AND s.namespace = ?", (session_id, namespace)).fetchone()
     if row is None:
         raise NotFound("no such session")
-    return _session_row(db, row)
+    return _session_row(db, row, _MAX_WHOLE_BYTES if whole_approvals else 0)
 
 
 def select(
@@ -93,7 +99,13 @@ def select(
 
 def select_with_approvals(db: sqlite3.Connection, namespace: str) -> list[SessionRow]:
     rows = db.execute(f"{_SELECT} AND s.namespace = ? AND s.pending > 0", (namespace,)).fetchall()
-    return [_session_row(db, row) for row in rows]
+    share = _MAX_WHOLE_BYTES // max(1, len(rows))
+    return [_session_row(db, row, share) for row in rows]
+
+
+def read_queue(db: sqlite3.Connection, namespace: str, session_id: str) -> tuple[QueueItem, ...]:
+    row = read(db, namespace, session_id)
+    return combined_queue(row.state.queue, items.read_whole(db, session_id))
 
 
 def is_id_unused(db: sqlite3.Connection, session_id: str) -> bool:
@@ -121,8 +133,10 @@ def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse
     return None if row is None else StoredResponse(*row)
 
 
-def _session_row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
-    id, namespace, machine, active, seq, created, updated, spec, state, last_message = row
+def _session_row(db: sqlite3.Connection, row: tuple[Any, ...], whole_bytes: int = 0) -> SessionRow:
+    """`whole_bytes` is how much to read of the log for approvals of which the state has only summaries."""
+    id, namespace, machine, active, seq, created, updated, spec, encoded, last_message = row
+    state = decode(encoded, SessionState)
     return SessionRow(
         id=id,
         namespace=namespace,
@@ -132,10 +146,31 @@ def _session_row(db: sqlite3.Connection, row: tuple[Any, ...]) -> SessionRow:
         created_at=created,
         updated_at=updated,
         spec=decode(spec, SessionSpec),
-        state=decode(state, SessionState),
-        accepted=items.read_accepted(db, id),
+        state=state,
+        items=items.read_open(db, id),
+        approvals=_whole_approvals(db, id, state.approvals, whole_bytes),
         last_message=last_message,
     )
+
+
+def _whole_approvals(
+    db: sqlite3.Connection, session_id: str, approvals: tuple[Approval, ...], max_bytes: int
+) -> tuple[Approval, ...]:
+    """Replace summaries by what the log has, as long as that is not more than `max_bytes`."""
+    found: list[Approval] = []
+    for approval in approvals:
+        row = None
+        if max_bytes > 0 and approval.seq is not None:
+            row = db.execute(
+                "SELECT body FROM log WHERE subject = ? AND seq = ?", (session_id, approval.seq)
+            ).fetchone()
+        if row is not None and len(row[0]) <= max_bytes:
+            max_bytes -= len(row[0])
+            event = decode_entry(row[0]).content
+            if isinstance(event, ApprovalRequested) and event.approval.id == approval.id:
+                approval = event.approval
+        found.append(approval)
+    return tuple(found)
 
 
 def _like_pattern(text: str) -> str:
@@ -163,6 +198,7 @@ def finish(
     state: SessionState | None,
     first_message: QueueItem | None,
     response: StoredResponse | None,
+    limits: QueueLimits,
 ) -> SessionView:
     row = tx.db.execute(
         "SELECT namespace, seq, spec, state FROM sessions WHERE id = ? AND phase = ?",
@@ -176,7 +212,7 @@ def finish(
     write_state(tx, session_id, seq, first_state(spec, known, state))
     _set_phase(tx, session_id, SessionPhase.LIVE)
     if first_message is not None:
-        items.insert(tx, session_id, first_message)
+        items.insert(tx, namespace, session_id, first_message, limits)
     view = session_view(read(tx.db, namespace, session_id))
     tx.publish(namespace, "session-added", session_id, encode(view))
     if spec.native_id is None:

@@ -17,6 +17,7 @@ from farsteer.core.errors import Unavailable
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import Feed, SyncEvent
+from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.store.base import (
     AcceptedItem,
@@ -50,18 +51,23 @@ T = TypeVar("T")
 class SqliteStore:
     """Use `SqliteStore.open`."""
 
-    def __init__(self, writer: Writer, readers: Readers, feed: Feed, epoch: str, clock: Clock) -> None:
+    def __init__(
+        self, writer: Writer, readers: Readers, feed: Feed, epoch: str, clock: Clock, limits: QueueLimits
+    ) -> None:
         self._writer = writer
         self._readers = readers
         self._feed = feed
         self._epoch = epoch
         self._clock = clock
+        self._limits = limits
         self._purges: set[asyncio.Task[None]] = set()
         self._links: dict[tuple[str, str], int] = {}
         """The link of each connected machine. In memory, since only this process uses the database."""
 
     @classmethod
-    async def open(cls, path: Path, feed: Feed, *, clock: Clock = now_ms) -> SqliteStore:
+    async def open(
+        cls, path: Path, feed: Feed, *, clock: Clock = now_ms, limits: QueueLimits | None = None
+    ) -> SqliteStore:
         """Open or create the database, and end what an earlier run of the hub left unfinished.
 
         Raises Unavailable if the file cannot be opened.
@@ -71,7 +77,9 @@ class SqliteStore:
         except sqlite3.DatabaseError as error:
             raise Unavailable(f"{path} cannot be opened: {error}") from error
         try:
-            store = cls(writer, Readers(path), feed, await writer.run(_read_epoch), clock)
+            store = cls(
+                writer, Readers(path), feed, await writer.run(_read_epoch), clock, limits or QueueLimits()
+            )
             feed.start_at(await writer.run(last_cursor))
             await store._recover_after_restart()
         except BaseException:
@@ -215,14 +223,20 @@ class SqliteStore:
         first_message: QueueItem | None = None,
         response: StoredResponse | None = None,
     ) -> SessionView:
-        return await self._change(lambda tx: sessions.finish(tx, session_id, state, first_message, response))
+        return await self._change(
+            lambda tx: sessions.finish(tx, session_id, state, first_message, response, self._limits)
+        )
 
     async def discard_session(self, session_id: str, *, keep_tombstone: bool = False) -> None:
         if await self._change(lambda tx: sessions.discard(tx, session_id, keep_tombstone=keep_tombstone)):
             self._start_purge(session_id)
 
-    async def get_session(self, namespace: str, session_id: str) -> SessionRow:
-        return await self._read(lambda db: sessions.read(db, namespace, session_id))
+    async def get_session(
+        self, namespace: str, session_id: str, *, whole_approvals: bool = False
+    ) -> SessionRow:
+        return await self._read(
+            lambda db: sessions.read(db, namespace, session_id, whole_approvals=whole_approvals)
+        )
 
     async def list_sessions(
         self, namespace: str, where: SessionFilter, *, limit: int, after: tuple[int, str] | None
@@ -263,7 +277,10 @@ class SqliteStore:
     # -- queue items
 
     async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
-        return await self._change(lambda tx: items.accept(tx, namespace, session_id, item))
+        return await self._change(lambda tx: items.accept(tx, namespace, session_id, item, self._limits))
+
+    async def read_queue(self, namespace: str, session_id: str) -> tuple[QueueItem, ...]:
+        return await self._read(lambda db: sessions.read_queue(db, namespace, session_id))
 
     async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:
         return await self._change(lambda tx: items.claim(tx, session_id, link_id))
