@@ -6,6 +6,7 @@ FarsteerError
 ├── Forbidden           403  the token lacks a scope
 ├── NotFound            404  no such object in the caller's namespace
 ├── MethodNotAllowed    405  the path exists, but not with this method
+├── RequestTimeout      408  the request did not arrive in time
 ├── Conflict            409  the object's current state does not allow this
 │   ├── MachineOffline       the machine has no live link
 │   └── AlreadyAnswered      this approval already has an answer
@@ -15,6 +16,7 @@ FarsteerError
 │   ├── AgentError           the agent is missing, failed to start, died or sent invalid data
 │   └── NotCapable           the agent does not support this
 ├── RateLimited         429  too many requests
+├── HeadersTooLarge     431  request line and headers are too long or too many
 ├── Unavailable         503  the other side did not answer in time or is shutting down
 └── Internal            500  a defect in Farsteer
 
@@ -66,6 +68,8 @@ class ErrorCode(StrEnum):
     TURN_CANCELLED = "turn_cancelled"
     NOT_CAPABLE = "not_capable"
     RATE_LIMITED = "rate_limited"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    TOO_MANY_SOCKETS = "too_many_sockets"
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
     INTERNAL = "internal"
@@ -115,6 +119,11 @@ class MethodNotAllowed(FarsteerError):
     status = 405
 
 
+class RequestTimeout(FarsteerError):
+    code = ErrorCode.TIMEOUT
+    status = 408
+
+
 class Conflict(FarsteerError):
     code = ErrorCode.CONFLICT
     status = 409
@@ -159,6 +168,11 @@ class RateLimited(FarsteerError):
     status = 429
 
 
+class HeadersTooLarge(FarsteerError):
+    code = ErrorCode.HEADERS_TOO_LARGE
+    status = 431
+
+
 class Unavailable(FarsteerError):
     code = ErrorCode.UNAVAILABLE
     status = 503
@@ -195,7 +209,7 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 _BY_STATUS: dict[int, type[FarsteerError]] = {
     kind.status: kind
     for kind in (
-        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, Conflict, TooLarge, UnsupportedMedia,
-        Unprocessable, RateLimited, Unavailable, Internal,
+        BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, RequestTimeout, Conflict, TooLarge,
+        UnsupportedMedia, Unprocessable, RateLimited, HeadersTooLarge, Unavailable, Internal,
     )
 }  # fmt: skip

@@ -16,7 +16,9 @@ from farsteer.faces.link import LinkEndpoint
 from farsteer.faces.rest.app import not_found, routes
 from farsteer.hub import Hub
 from farsteer.link.messages import MAX_FRAME
+from farsteer.server.client_address import TrustedProxies
 from farsteer.server.guard import AllowedHosts, Guard
+from farsteer.server.limits import ServerLimits
 from farsteer.server.server import DEFAULT_PORT, listen, listener_url, run_server
 
 
@@ -29,6 +31,8 @@ class ServerConfig:
     """Accepted Host headers besides loopback and `host`."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of other pages that may use the API, as https://name[:port]."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies, besides those in the settings of the hub."""
     shutdown_seconds: int = 3
     """How long open requests may take when the server stops."""
 
@@ -46,7 +50,17 @@ def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIAp
         default=not_found,
     )
     hosts = AllowedHosts(config.host, config.allowed_hosts)
-    return Guard(router, hosts=hosts, origins=config.allowed_origins, max_body=MAX_BODY)
+    return Guard(
+        router,
+        hosts=hosts,
+        origins=config.allowed_origins,
+        max_body=MAX_BODY,
+        proxies=_trusted_proxies(hub, config),
+    )
+
+
+def _trusted_proxies(hub: Hub, config: ServerConfig) -> TrustedProxies:
+    return TrustedProxies((*config.trusted_proxies, *hub.settings.trusted_proxies))
 
 
 @asynccontextmanager
@@ -60,8 +74,16 @@ async def serve(hub: Hub, config: ServerConfig) -> AsyncGenerator[str]:
         live_events.start()
         try:
             app = build_app(hub, live_events, config)
+            limits = hub.settings.limits
             async with run_server(
-                app, listener, shutdown_seconds=config.shutdown_seconds, max_frame=MAX_FRAME
+                app,
+                listener,
+                shutdown_seconds=config.shutdown_seconds,
+                max_frame=MAX_FRAME,
+                limits=ServerLimits(
+                    connections=limits.connections, address_connections=limits.address_connections
+                ),
+                proxies=_trusted_proxies(hub, config),
             ):
                 yield listener_url(listener)
         finally:

@@ -17,7 +17,7 @@ from farsteer.link.frames import check_at_hub, decode_at_hub, encode_frame
 from farsteer.link.identity import token_digest
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
-from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.responses import error_response
 from farsteer.server.websocket import close_websocket
 
@@ -33,6 +33,7 @@ class LinkEndpoint:
         try:
             token = bearer_token(request.headers)
             runner = self._hub.tokens.authenticate_runner(token, client_address(request))
+            set_authenticated(scope)
         except FarsteerError as error:
             await error_response(error)(scope, receive, send)
             return

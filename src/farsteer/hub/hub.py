@@ -23,6 +23,7 @@ from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
 from farsteer.hub.services.usage import UsageReports
 from farsteer.hub.settings import HubSettings, load_settings
+from farsteer.hub.sockets import SlowReaders, Sockets
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite.store import SqliteStore
 from farsteer.hub.tasks import BackgroundTasks
@@ -43,6 +44,8 @@ class Hub:
         self.store = store
         self.feed = feed
         self.metrics = metrics
+        self.sockets = Sockets(settings.limits)
+        self.slow_readers = SlowReaders(settings.limits, metrics)
         self.tokens = tokens
         self.links = MachineLinks(store, tasks, metrics)
         delivery = MessageDelivery(store, self.links, tasks)

@@ -17,6 +17,8 @@ class Metrics:
     """Open sockets and streams. Counted by the faces."""
     clients_cut: int = 0
     """Clients that were disconnected because they were too slow. Counted by the faces."""
+    buffered_bytes: int = 0
+    """Bytes that wait for clients that are behind. Counted by the faces."""
     links: int = 0
     """Machines with a live link."""
     messages_accepted: int = 0

@@ -1,4 +1,4 @@
-"""Checks of every request before any face sees it: Host, Origin and the size of the body.
+"""Checks of every request before any face sees it: Host, Origin and the size of the body. And whose request it is.
 
 A browser lets any page send requests to a local port. After DNS rebinding the Host header names the page's own host;
 otherwise the Origin header names the page. Both are refused here, for HTTP and websockets alike. These checks are an
@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Forbidden, TooLarge, Unavailable
+from farsteer.server.client_address import TrustedProxies
 from farsteer.server.responses import error_response
 
 _HOST_PATTERN = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::\d{1,5})?")
@@ -56,18 +57,29 @@ class Guard:
     """ASGI middleware that refuses requests with a foreign Host, a foreign Origin or a too large body."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: AllowedHosts, origins: Iterable[str] = (), max_body: int
+        self,
+        app: ASGIApp,
+        *,
+        hosts: AllowedHosts,
+        origins: Iterable[str] = (),
+        max_body: int,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self._app = app
         self._hosts = hosts
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
         self._max_body = max_body
+        self._proxies = proxies or TrustedProxies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        client = scope.get("client")
+        if client and client[0] in self._proxies:
+            # In place, so that the connection too sees its client's address.
+            scope["client"] = (self._proxies.client_address(client[0], headers), 0)
         try:
             self._check_host(headers)
             origin = self._allowed_origin(headers)

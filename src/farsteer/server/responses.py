@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
@@ -37,6 +38,14 @@ def error_body(error: FarsteerError) -> ErrorResponse:
 
 def error_response(error: FarsteerError) -> Response:
     return make_response(error_body(error), error.status, error_headers(error))
+
+
+def encode_error(error: FarsteerError) -> bytes:
+    """Return the bytes of a whole HTTP response, for a request that no application sees. It closes the connection."""
+    body = encode(error_body(error))
+    headers = {**DEFAULT_HEADERS, "connection": "close", "content-length": str(len(body))}
+    fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n{fields}\r\n".encode() + body
 
 
 def error_headers(error: FarsteerError) -> dict[str, str]:

@@ -11,19 +11,28 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from farsteer.core.errors import BadRequest, Unavailable
-from farsteer.server.uvicorn_protocols import EmbeddedServer, HttpConnection, WebSocketConnection
+from farsteer.server.client_address import TrustedProxies
+from farsteer.server.embedded_server import EmbeddedServer
+from farsteer.server.limits import BACKLOG, ServerLimits
+from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection
 
 DEFAULT_PORT = 3006
-_KEEP_ALIVE_SECONDS = 75
 
 
 @asynccontextmanager
 async def run_server(
-    app: ASGIApp, listener: socket.socket, *, shutdown_seconds: int, max_frame: int
+    app: ASGIApp,
+    listener: socket.socket,
+    *,
+    shutdown_seconds: int,
+    max_frame: int,
+    limits: ServerLimits | None = None,
+    proxies: TrustedProxies | None = None,
 ) -> AsyncGenerator[None]:
     """Serve `app` on `listener` inside the block.
 
-    On leaving, open requests get `shutdown_seconds` to finish, then they are cancelled.
+    On leaving, open requests get `shutdown_seconds` to finish, then they are cancelled. Connections from `proxies`
+    are not limited per address, because they are of many clients.
     """
     config = uvicorn.Config(
         app,
@@ -38,13 +47,12 @@ async def run_server(
         # At lower levels uvicorn logs URLs, which may contain secrets that a client put there by mistake.
         log_level="warning",
         access_log=False,
-        # Forwarded-For headers can be forged unless a trusted proxy sets them.
+        # The request guard reads them, if a trusted proxy sent them.
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=shutdown_seconds,
     )
-    server = EmbeddedServer(config)
+    server = EmbeddedServer(config, limits or ServerLimits(), proxies or TrustedProxies())
     await server.start(listener)
     try:
         yield
@@ -74,7 +82,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

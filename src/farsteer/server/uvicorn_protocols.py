@@ -4,35 +4,76 @@ No other module may import `uvicorn.protocols`, subclass a class of uvicorn or t
 `tests/test_private_apis.py` checks that every name used here still exists with the expected signature,
 and pyproject.toml bounds the versions, so that an incompatible upgrade fails in one place.
 
-The protocols add two things to uvicorn's. They put themselves into the ASGI scope, so that an application can write
-bytes that are framed already and can abort the connection. And they report when a slow client has caught up.
+The protocols add to uvicorn's:
+
+- they put themselves into the ASGI scope, so that an application can write bytes that are framed already, abort the
+  connection, and tell that its client has authenticated;
+- they report when a slow client has caught up;
+- they bound what a client can cost: connections, headers, times, buffers, log lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import logging
+import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any, TypeVar, cast, overload
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from httptools import HttpParserError, HttpParserUpgrade
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.frames import Frame
+
+from farsteer.core.errors import BadRequest, FarsteerError, HeadersTooLarge, RequestTimeout, Unavailable
+from farsteer.server.client_address import TrustedProxies, address_group
+from farsteer.server.connection_limit import ConnectionLimit
+from farsteer.server.limits import ServerLimits, file_limit
+from farsteer.server.log_limit import LogLimit
+from farsteer.server.request_framing import RequestFraming
+from farsteer.server.responses import encode_error
+from farsteer.server.timer import Timer
 
 T = TypeVar("T")
 
+_logger = logging.getLogger(__name__)
+
 _SCOPE_KEY = "farsteer.connection"
-_DATE_SECONDS = 1.0
 _WEBSOCKET_SHUTDOWN_SECONDS = 1.0
-_CANCELLED_TASK_SECONDS = 1.0
+_TURN_SECONDS = 0.01
+"""How long the bytes of one client may be parsed before others get their turn."""
+_PIECE_SIZE = 16 * 1024
+_MAX_UNREAD = 64 * 1024
+"""Bytes of further requests that are kept until the current one is answered."""
+_MAX_UNSENT_PONGS = 256 * 1024
+_MAX_HANDSHAKE_LINE = 8 * 1024
+"""The websockets library reads no longer line."""
+
+
+class SharedState(ServerState):
+    """What the connections of one server have in common."""
+
+    def __init__(self, limits: ServerLimits, proxies: TrustedProxies) -> None:
+        super().__init__()
+        self.limits = limits
+        self.proxies = proxies
+        open_total = file_limit() if limits.open_connections is None else limits.open_connections
+        self.clients: ConnectionLimit[Connection] = ConnectionLimit(
+            # Half of the open files are kept for clients that have authenticated.
+            min(limits.connections, max(open_total // 2, 1)),
+            limits.address_connections,
+            open_total,
+        )
+        self.bad_input = LogLimit(_logger)
 
 
 class Connection(asyncio.Protocol):
     """The TCP connection of a request: the part that is the same for HTTP and websockets."""
 
     transport: asyncio.Transport
+    shared: SharedState
     is_behind = False
     """Whether more bytes are unsent than the write limit allows."""
     on_writable: Callable[[], None] | None = None
@@ -47,6 +88,10 @@ class Connection(asyncio.Protocol):
         """Set the number of unsent bytes above which the client is behind."""
         self.transport.set_write_buffer_limits(high=size)
 
+    def set_authenticated(self) -> None:
+        """The client has shown a valid token: its connection is no longer counted. Idempotent."""
+        self.shared.clients.set_authenticated(self)
+
     def write(self, data: bytes) -> None:
         """Send bytes that are framed already. Does nothing if the connection is closing."""
         if not self.transport.is_closing():
@@ -55,6 +100,15 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection now and discard unsent bytes. Idempotent."""
         self.transport.abort()
+
+    def log_bad_input(self, message: str) -> None:
+        """Log what the client did wrong, at most once a minute for its address."""
+        client = self._find_client()
+        self.shared.bad_input.warning(address_group(client[0]) if client else "", message)
+
+    def _find_client(self) -> tuple[str, int] | None:
+        """Return address and port of the client, as far as they are known."""
+        return cast("tuple[str, int] | None", self.transport.get_extra_info("peername"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -65,6 +119,7 @@ class Connection(asyncio.Protocol):
         self._set_writable()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.shared.clients.remove(self)
         super().connection_lost(exc)
         self._set_writable()
 
@@ -75,7 +130,10 @@ class Connection(asyncio.Protocol):
 
 
 class HttpConnection(Connection, HttpToolsProtocol):
-    """uvicorn's HTTP protocol, on which an application can also write chunks of a streamed response."""
+    """uvicorn's HTTP protocol, on which an application can also write chunks of a streamed response.
+
+    The parser gets one request at a time, see `RequestFraming`.
+    """
 
     on_shutdown: Callable[[], None] | None = None
     """Called when the server stops, so that a waiting response can end."""
@@ -91,11 +149,78 @@ class HttpConnection(Connection, HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        assert isinstance(server_state, SharedState)
+        self.shared = server_state
         self.lost = asyncio.Event()
+        self._framing = RequestFraming()
+        self._is_message_complete = False
+        self._is_stream = False
+        self._is_refused = False
+        self._timer = Timer(self.loop)
+        """Runs until the head or the body is complete, or until the connection is closed."""
+        self._write_timer = Timer(self.loop)
+        """Runs while the client is behind."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(cast("asyncio.Transport", transport))
+        peer = self.client[0] if self.client else ""
+        address = None if peer in self.shared.proxies else address_group(peer)
+        if not self.shared.clients.add(self, address):
+            self.log_bad_input("refused, because there are too many connections")
+            self.write(encode_error(Unavailable("there are too many connections; try again later")))
+            self.transport.close()
+            return
+        self._timer.start(self.shared.limits.header_timeout, self._on_head_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._unset_keepalive_if_required()
+        self._framing.add(data)
+        self._parse()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         _store_connection(self.scope, self)
+        self._is_message_complete = False
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._is_message_complete = True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self.shared.clients.set_waiting(self)
+        if self.transport.is_closing():
+            self._abort_if_unsent()
+        elif len(self._framing):
+            self._unset_keepalive_if_required()
+            self._parse()
+
+    def handle_websocket_upgrade(self) -> None:
+        longest = max((len(name) + len(value) for name, value in self.headers), default=0)
+        if max(longest, len(self.url)) > _MAX_HANDSHAKE_LINE - 100:
+            raise HeadersTooLarge(
+                f"a line of a websocket handshake exceeds {_MAX_HANDSHAKE_LINE} bytes",
+                limit=_MAX_HANDSHAKE_LINE,
+            )
+        self._timer.cancel()
+        super().handle_websocket_upgrade()
+        websocket = self.transport.get_protocol()
+        assert isinstance(websocket, WebSocketConnection)
+        self.shared.clients.replace(self, websocket)
+        if not websocket.handshake_initiated:
+            websocket.log_bad_input("sent an invalid websocket handshake")
+            websocket.write(encode_error(BadRequest("the websocket handshake is invalid")))
+            self.transport.close()
+
+    def start_stream(self) -> None:
+        """The response is a stream of unlimited length: its writer bounds what is unsent."""
+        self._is_stream = True
+
+    def set_waiting(self) -> None:
+        """The request waits for another one of the same client. It may be aborted to make room for others."""
+        self.shared.clients.set_waiting(self)
 
     def close(self) -> None:
         """Close the connection after the unsent bytes were sent."""
@@ -105,7 +230,25 @@ class HttpConnection(Connection, HttpToolsProtocol):
         if not self.lost.is_set():
             super().abort()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if not self._is_stream:
+            self.shared.clients.set_waiting(self)
+            self._write_timer.start(self.shared.limits.write_timeout, self.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._write_timer.cancel()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._abort_if_unsent()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        self._write_timer.cancel()
+        # uvicorn leaves it running if the connection was lost by an error.
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self.lost.set()
         if self.on_lost is not None:
@@ -116,6 +259,100 @@ class HttpConnection(Connection, HttpToolsProtocol):
         if self.on_shutdown is not None:
             self.on_shutdown()
 
+    @property
+    def _unanswered(self) -> RequestResponseCycle | None:
+        """The request that was read and not answered completely."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return None if cycle is None or cycle.response_complete else cycle
+
+    def _parse(self) -> None:
+        """Pass what was received to the parser, up to the end of a request that must be answered first."""
+        turn_ends = time.monotonic() + _TURN_SECONDS
+        try:
+            while not self.transport.is_closing():
+                is_head = self._framing.is_in_head
+                if is_head and self._unanswered is not None:
+                    if len(self._framing) > _MAX_UNREAD:
+                        self.flow.pause_reading()
+                    return
+                piece = self._framing.take()
+                if piece is None:
+                    if not self._timer.is_running:
+                        self._timer.start(self.shared.limits.header_timeout, self._on_head_timeout)
+                    return
+                if not self._feed(piece, is_head=is_head):
+                    return
+                if time.monotonic() > turn_ends:
+                    self.flow.pause_reading()
+                    self.loop.call_soon(self._continue)
+                    return
+        except HttpParserError:
+            self._refuse(BadRequest("this is not a valid HTTP request"))
+        except FarsteerError as error:
+            self._refuse(error)
+
+    def _continue(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._parse()
+
+    def _feed(self, piece: bytes, *, is_head: bool) -> bool:
+        """Pass a piece to the parser. Returns False if the connection has become a websocket."""
+        assert self.parser is not None
+        try:
+            self.parser.feed_data(piece)
+        except HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return False
+        if is_head and not self._is_message_complete:
+            self._timer.start(self.shared.limits.body_timeout, self._on_body_timeout)
+            fields = dict(self.headers)
+            length = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
+            self._framing.expect_body(length)
+        if self._framing.is_in_head:
+            if not self._is_message_complete:
+                raise BadRequest("the request has an invalid body")
+            self._timer.cancel()
+            if self._unanswered is not None:
+                self.shared.clients.set_busy(self)
+        return True
+
+    def _refuse(self, error: FarsteerError) -> None:
+        """Answer a request that no application will see, and close the connection."""
+        self._is_refused = True
+        self.log_bad_input(f"sent an invalid request: {error.message}")
+        cycle = self._unanswered
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cycle is not None and cycle.response_started:
+            self.abort()
+            return
+        self.write(encode_error(error))
+        if self.transport.is_closing():
+            return
+        # Closing at once would discard the answer, because the client may still be sending.
+        self.transport.write_eof()
+        self._timer.start(self.shared.limits.close_timeout, self.abort)
+
+    def _on_head_timeout(self) -> None:
+        if len(self._framing):
+            self._refuse(RequestTimeout("the headers did not arrive in time"))
+        else:
+            self.transport.close()
+
+    def _on_body_timeout(self) -> None:
+        if self._unanswered is None:
+            self.abort()
+        else:
+            self._refuse(RequestTimeout("the body did not arrive in time"))
+
+    def _abort_if_unsent(self) -> None:
+        """The connection is closing. A client that does not read would keep it open for ever."""
+        if self.buffered_bytes:
+            self._timer.start(self.shared.limits.close_timeout, self.abort)
+
 
 class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
     """uvicorn's websocket protocol, on which an application can also write whole frames.
@@ -124,10 +361,81 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
     compression keeps a state per connection, so the server must not offer it.
     """
 
+    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(config, server_state, app_state)
+        assert isinstance(server_state, SharedState)
+        self.shared = server_state
+        self._unparsed = bytearray()
+        self._is_parsing_later = False
+        self._fragments = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse in turns: a read of tiny frames would otherwise stop the event loop for a third of a second."""
+        self._unparsed += data
+        if not self._is_parsing_later:
+            self._parse()
+
+    def _parse(self) -> None:
+        self._is_parsing_later = False
+        turn_ends = time.monotonic() + _TURN_SECONDS
+        while self._unparsed and not self.transport.is_closing():
+            if time.monotonic() > turn_ends:
+                self._is_parsing_later = True
+                if not self.read_paused:
+                    self.read_paused = True
+                    self.transport.pause_reading()
+                self.loop.call_soon(self._parse)
+                return
+            piece = bytes(self._unparsed[:_PIECE_SIZE])
+            del self._unparsed[:_PIECE_SIZE]
+            super().data_received(piece)
+        self._unparsed.clear()
+        self._resume_reading()
+
+    async def receive(self) -> Any:
+        message = await self.queue.get()
+        self._resume_reading()
+        return message
+
+    def _resume_reading(self) -> None:
+        if self.read_paused and self.queue.empty() and not self._is_parsing_later:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def handle_cont(self, event: Frame) -> None:
+        # One buffer, because a list of tiny fragments takes many times their size.
+        self._fragments += event.data
+        if event.fin:
+            self.frames = [self.frames[0] + self._fragments]
+            self._fragments.clear()
+            self.send_receive_event_to_app()
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_utf8(self.frames[0]):
+            self.log_bad_input("sent a websocket message that is not UTF-8")
+            self.conn.send_close(1007)
+            super().handle_parser_exception()
+        else:
+            super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        self.log_bad_input("sent an invalid websocket frame")
+        super().handle_parser_exception()
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        if self.buffered_bytes > _MAX_UNSENT_PONGS:
+            self.log_bad_input("sent pings and did not read the answers")
+            self.abort()
+
     async def run_asgi(self) -> None:
         assert not self.conn.extensions, "the server must run with ws_per_message_deflate=False"
         _store_connection(self.scope, self)
         await super().run_asgi()
+
+    def _find_client(self) -> tuple[str, int] | None:
+        # The request guard has replaced the address of a trusted proxy in the scope.
+        return self.scope["client"] if self.handshake_initiated else super()._find_client()
 
     def set_message_limit(self, size: int) -> None:
         """Refuse longer messages as soon as their length is known, before they are read."""
@@ -147,8 +455,24 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
         self.loop.call_later(_WEBSOCKET_SHUTDOWN_SECONDS, self.abort)
 
 
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _store_connection(scope: object, connection: Connection) -> None:
     cast("dict[str, object]", scope)[_SCOPE_KEY] = connection
+
+
+def find_connection(scope: Mapping[str, Any]) -> Connection | None:
+    """Return the connection of an ASGI scope, or None if another server made the scope."""
+    connection = scope.get(_SCOPE_KEY)
+    return connection if isinstance(connection, Connection) else None
 
 
 @overload
@@ -165,40 +489,3 @@ def get_connection(scope: Mapping[str, Any], kind: type[Any] = Connection) -> An
     if not isinstance(connection, kind):
         raise RuntimeError("the server must run on HttpConnection and WebSocketConnection")
     return connection
-
-
-class EmbeddedServer:
-    """A uvicorn server inside a program that handles signals itself.
-
-    `uvicorn.Server.serve` installs signal handlers and polls ten times a second; this calls the steps of it that
-    are needed.
-    """
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
-        self._stopping = asyncio.Event()
-        self._clock: asyncio.Task[None] | None = None
-
-    async def start(self, listener: socket.socket) -> None:
-        await self._server.startup(sockets=[listener])
-        await self._server.on_tick(0)
-        self._clock = asyncio.create_task(self._update_date_header())
-
-    async def stop(self, listener: socket.socket) -> None:
-        """Stop accepting, close connections, and cancel requests that take longer than the configured time."""
-        self._stopping.set()
-        if self._clock is not None:
-            await self._clock
-        await self._server.shutdown(sockets=[listener])
-        if tasks := self._server.server_state.tasks:
-            await asyncio.wait(tasks, timeout=_CANCELLED_TASK_SECONDS)
-
-    async def _update_date_header(self) -> None:
-        """Every second: uvicorn computes the Date header in `on_tick`."""
-        while not self._stopping.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_DATE_SECONDS):
-                    await self._stopping.wait()
-            await self._server.on_tick(0)

@@ -125,3 +125,18 @@ async def test_an_answer_over_acp_is_recorded_with_its_token(stack: Stack) -> No
     log = [entry["content"] for entry in await account.messages(session, limit=200)]
     who = [entry["identity"] for entry in log if entry["kind"] in ("user_message", "approval_resolved")]
     assert who == [{"tokenId": made["token"]["id"], "label": "editor"}] * 2
+
+
+async def test_editors_are_counted_among_the_live_connections(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stack.hub.sockets, "_limit", 1)
+    async with connect_editor(stack):
+        with pytest.raises(InvalidStatus) as refused:
+            async with connect_editor(stack):
+                pass
+        assert refused.value.response.status_code == 429
+        assert b"too_many_sockets" in (refused.value.response.body or b"")
+    await eventually(lambda: stack.hub.sockets.count("default") == 0)
+    async with connect_editor(stack):
+        pass

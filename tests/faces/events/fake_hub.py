@@ -11,6 +11,8 @@ from farsteer.core.wire import encode
 from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.feed import Feed, SyncEvent, sync_event
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.settings import HubSettings, Limits
+from farsteer.hub.sockets import SlowReaders, Sockets
 from farsteer.hub.store.base import FeedBounds, FeedPage
 
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -80,7 +82,7 @@ class FakeTokens:
         )
         return jwt
 
-    def verify(self, jwt: str) -> Caller:
+    def verify(self, jwt: str, address: str | None = None) -> Caller:
         self.verified += 1
         caller = self._callers.get(jwt)
         if caller is None:
@@ -112,12 +114,15 @@ class FakePresence:
 
 
 class FakeHub:
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.settings = HubSettings(limits=limits or Limits())
         self.feed = Feed()
         self.store = FakeStore()
         self.tokens = FakeTokens()
         self.presence = FakePresence(self.feed)
         self.metrics = Metrics()
+        self.sockets = Sockets(self.settings.limits)
+        self.slow_readers = SlowReaders(self.settings.limits, self.metrics)
         self._cursor = 0
 
     @property

@@ -6,11 +6,24 @@ from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.settings import Limits
+from farsteer.hub.sockets import SlowReaders
 
 
 class RecordingSubscriber(Subscriber):
-    def __init__(self, event_filter: EventFilter | None = None, limits: EventLimits | None = None) -> None:
-        super().__init__(event_filter or EventFilter("default"), limits or EventLimits(), Metrics())
+    def __init__(
+        self,
+        event_filter: EventFilter | None = None,
+        limits: EventLimits | None = None,
+        slow_readers: SlowReaders | None = None,
+    ) -> None:
+        metrics = Metrics()
+        super().__init__(
+            event_filter or EventFilter("default"),
+            limits or EventLimits(),
+            metrics,
+            slow_readers or SlowReaders(Limits(), metrics),
+        )
         self.batches: list[Batch] = []
         self.slow = False
         self.unsent = 0

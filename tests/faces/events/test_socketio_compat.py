@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from engineio.packet import MESSAGE, Packet
 
-from farsteer.faces.events.socketio_compat import (
+from farsteer.faces.events.packet_queue import PacketQueue
+from farsteer.faces.events.packets import (
     CLOSE_PACKET,
     POLLED_PACKETS,
     JsonCodec,
-    PacketQueue,
-    SocketIOPacket,
     check_payload,
     is_valid_packet,
 )
+from farsteer.faces.events.socketio_compat import SocketIOPacket
 
 
 def packet(text: str = "x") -> Packet:

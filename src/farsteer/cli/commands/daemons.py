@@ -96,6 +96,14 @@ def _server_parser(name: str, description: str, examples: str) -> argparse.Argum
         default=[],
         help="origin (https://name) of a web page that may call this hub; may be repeated",
     )
+    parser.add_argument(
+        "--trusted-proxy",
+        metavar="ADDRESS|NETWORK",
+        action="append",
+        default=[],
+        help="reverse proxy in front of this hub: its Forwarded or X-Forwarded-For header names the client, by "
+        "which failed sign-ins are counted; may be repeated",
+    )
     return parser
 
 
@@ -108,6 +116,7 @@ def _run_hub(arguments: argparse.Namespace, *, with_runner: bool) -> int:
         port=arguments.port,
         allowed_hosts=tuple(arguments.allowed_host),
         allowed_origins=tuple(arguments.allowed_origin),
+        trusted_proxies=tuple(arguments.trusted_proxy),
     )
     return run_hub(context.home_directory(arguments), config, with_runner=with_runner)
 

@@ -16,9 +16,9 @@ from farsteer.core.errors import FarsteerError
 from farsteer.core.lines import LINE_LIMIT, Line, Oversized
 from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.in_process_client import InProcessClient
-from farsteer.hub import Hub
+from farsteer.hub import Caller, Hub
 from farsteer.jsonrpc.time_slice import TimeSlice
-from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.responses import error_response
 from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
 from farsteer.server.websocket import close_websocket
@@ -36,14 +36,19 @@ class AcpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
-        tokens = self._hub.tokens
         try:
-            caller = tokens.authenticate(bearer_token(request.headers), client_address(request))
+            caller = self._hub.tokens.authenticate(bearer_token(request.headers), client_address(request))
+            set_authenticated(scope)
+            self._hub.sockets.check(caller.namespace)
         except FarsteerError as error:
             await error_response(error)(scope, receive, send)
             return
-        socket = WebSocket(scope, receive, send)
         get_connection(scope, WebSocketConnection).set_message_limit(LINE_LIMIT)
+        with self._hub.sockets.opened(caller.namespace):
+            await self._serve(WebSocket(scope, receive, send), caller)
+
+    async def _serve(self, socket: WebSocket, caller: Caller) -> None:
+        tokens = self._hub.tokens
         await socket.accept()
 
         @asynccontextmanager

@@ -16,40 +16,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Queue, QueueEmpty
 from collections.abc import Callable, Coroutine, MutableMapping, Sequence
 from contextlib import suppress
 from types import MethodType
 from typing import Any, Literal, cast
 
 import engineio
-import msgspec
 import socketio
 from engineio.async_drivers import asgi
 from engineio.async_socket import AsyncSocket
 from engineio.packet import MESSAGE, Packet
 from socketio import packet as socketio_packet
-from starlette.datastructures import QueryParams
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import Headers, QueryParams
+from starlette.requests import HTTPConnection
+from starlette.types import Message, Receive, Scope, Send
 
 from farsteer.core.errors import ErrorCode
 from farsteer.faces.events.frames import EVENT_PREFIX, NAMESPACE, Batch, encode_websocket_frames
 from farsteer.faces.events.options import EventLimits
+from farsteer.faces.events.packet_queue import PacketQueue
+from farsteer.faces.events.packets import JsonCodec, check_payload, is_valid_packet
 from farsteer.hub.feed import SyncEvent
+from farsteer.hub.settings import Limits
+from farsteer.server.auth import client_address, log_bad_input
+from farsteer.server.connection_limit import ConnectionLimit
 from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection, get_connection
 
 Environ = MutableMapping[str, Any]
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 
-POLLED_PACKETS = 16
-"""python-engineio's client closes the connection if a polled response contains more."""
-CLOSE_PACKET = b"1"
-
-_CONTROL_PACKETS = frozenset({"1", "2probe", "3", "5", "6"})
-"""Engine.IO close, probe, pong, upgrade, noop."""
-_MESSAGE_PREFIXES = frozenset({"40", "41", "42", "43"})
-"""Socket.IO connect, disconnect, event, ack. Nothing binary."""
-_SEPARATOR = b"\x1e"
+_INVALID_PACKET = "sent an invalid Socket.IO packet"
 _RESERVED_EVENTS = frozenset({"connect", "connect_error", "disconnect", "disconnecting"})
 
 # At INFO the libraries log what clients send, tokens included. They must not, whatever the root logger's level is.
@@ -65,7 +61,8 @@ class SocketIOServer(socketio.AsyncServer):
 
     eio: EngineIOServer
 
-    def __init__(self, limits: EventLimits, on_connected: Callable[[str], None]) -> None:
+    def __init__(self, limits: EventLimits, quotas: Limits, on_connected: Callable[[str], None]) -> None:
+        self._message_size = limits.message_size
         super().__init__(
             client_manager=_ClientManager(on_connected),
             serializer=SocketIOPacket,
@@ -81,12 +78,13 @@ class SocketIOServer(socketio.AsyncServer):
             ping_interval=limits.ping_interval,
             ping_timeout=limits.ping_timeout,
             limits=limits,
+            quotas=quotas,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with suppress(ClientDisconnected):
-            if scope["type"] == "http" and scope["method"] == "GET":
-                await self._handle_poll(scope, receive, send)
+            if scope["type"] == "http":
+                await self._handle_http(scope, receive, send)
             else:
                 await self.handle_request(scope, receive, send)
 
@@ -100,16 +98,27 @@ class SocketIOServer(socketio.AsyncServer):
         """Forget a Socket.IO session whose connection is closed already."""
         self.manager.basic_disconnect(sid, NAMESPACE)
 
-    async def _handle_poll(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a polling request; abort its client if it disconnects meanwhile, or if the server stops."""
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request of a polling client; while it polls, abort it if it disconnects or the server stops."""
         connection = get_connection(scope, HttpConnection)
         eio_sid = QueryParams(scope["query_string"]).get("sid", "")
+        client = self.eio.connections.get(eio_sid)
+        if client is not None and client.is_authenticated:
+            connection.set_authenticated()
+        length = Headers(scope=scope).get("content-length", "0")
+        if len(length) > 15 or int(length) > self._message_size:
+            # Refused by its length. python-engineio would read the whole body first.
+            receive = _receive_nothing
+        if scope["method"] != "GET":
+            await self.handle_request(scope, receive, send)
+            return
 
         def abort() -> None:
             client = self.eio.connections.get(eio_sid)
             if client is not None and not client.socket.upgraded:
                 client.abort()
 
+        connection.set_waiting()
         connection.on_shutdown = connection.on_lost = abort
         try:
             await self.handle_request(scope, receive, send)
@@ -121,20 +130,23 @@ class SocketIOServer(socketio.AsyncServer):
 
     async def _handle_eio_connect(self, eio_sid: str, environ: Environ) -> None:
         await super()._handle_eio_connect(eio_sid, environ)
-        self.eio.add_connection(eio_sid)
+        self.eio.add_connection(eio_sid, client_address(HTTPConnection(environ["asgi.scope"])))
 
     async def _handle_eio_disconnect(self, eio_sid: str, reason: str) -> None:
         await super()._handle_eio_disconnect(eio_sid, reason)
         self.eio.remove_connection(eio_sid)
 
     async def _handle_eio_message(self, eio_sid: str, data: Any) -> None:
+        client = self.eio.connections.get(eio_sid)
+        if client is None:
+            # Closed by an earlier packet of the same payload. Connecting now would leave an entry for ever.
+            return
         try:
             await super()._handle_eio_message(eio_sid, data)
         except ValueError:
             # An invalid packet, see SocketIOPacket.
-            client = self.eio.connections.get(eio_sid)
-            if client is not None:
-                client.abort()
+            log_bad_input(self.environ[eio_sid]["asgi.scope"], _INVALID_PACKET)
+            client.abort()
 
     async def _handle_connect(self, eio_sid: str, namespace: str | None, data: Any) -> None:
         if namespace == NAMESPACE and self.manager.sid_from_eio_sid(eio_sid, NAMESPACE) is None:
@@ -164,7 +176,7 @@ class _ClientManager(socketio.AsyncManager):
 class EngineIOServer(engineio.AsyncServer):
     """python-engineio's server with our queue and websocket, which owns every task it starts."""
 
-    def __init__(self, *, limits: EventLimits, **options: Any) -> None:
+    def __init__(self, *, limits: EventLimits, quotas: Limits, **options: Any) -> None:
         super().__init__(**options)
         self._async = {
             **asgi._async,  # pyright: ignore[reportPrivateUsage]
@@ -173,6 +185,10 @@ class EngineIOServer(engineio.AsyncServer):
         }
         self._limits = limits
         self.connections: dict[str, ClientConnection] = {}
+        self.unauthenticated: ConnectionLimit[ClientConnection] = ConnectionLimit(
+            quotas.connections, quotas.address_connections
+        )
+        """Handshakes are limited like connections, because one connection can do many."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def create_queue(self, *args: Any, **kwargs: Any) -> PacketQueue:
@@ -193,8 +209,12 @@ class EngineIOServer(engineio.AsyncServer):
             self.connections[owner.sid].ping_task = task
         return task
 
-    def add_connection(self, eio_sid: str) -> None:
-        client = self.connections[eio_sid] = ClientConnection(self.sockets[eio_sid], self._limits, self.spawn)
+    def add_connection(self, eio_sid: str, address: str) -> None:
+        client = ClientConnection(
+            self.sockets[eio_sid], address, self._limits, self.spawn, self.unauthenticated
+        )
+        self.connections[eio_sid] = client
+        self.unauthenticated.add(client, address)
         client.abort_after(self._limits.connect_timeout)
 
     def remove_connection(self, eio_sid: str) -> None:
@@ -202,6 +222,7 @@ class EngineIOServer(engineio.AsyncServer):
         client = self.connections.pop(eio_sid, None)
         if client is not None:
             self.sockets.pop(eio_sid, None)
+            self.unauthenticated.remove(client)
             client.on_disconnected()
 
     async def disconnect(self, sid: str | None = None) -> None:
@@ -236,8 +257,19 @@ class ClientConnection:
     and 0.93 µs.
     """
 
-    def __init__(self, socket: AsyncSocket, limits: EventLimits, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        socket: AsyncSocket,
+        address: str,
+        limits: EventLimits,
+        spawn: Spawn,
+        unauthenticated: ConnectionLimit[ClientConnection],
+    ) -> None:
         self.socket = socket
+        self.address = address
+        """Of the client, from which the connection was opened."""
+        self._unauthenticated = unauthenticated
+        self.is_authenticated = False
         self.queue: PacketQueue = socket.queue
         self.queue.on_writable = self._notify_writable
         self._limits = limits
@@ -275,10 +307,20 @@ class ClientConnection:
         for packet in packets:
             self.queue.put_nowait(packet)
 
+    def set_authenticated(self) -> None:
+        """The client has shown a valid token: it may stay."""
+        self.is_authenticated = True
+        self.cancel_abort()
+        self._unauthenticated.set_authenticated(self)
+        if self._websocket is not None:
+            self._websocket.set_authenticated()
+
     def attach_websocket(self, websocket: WebSocketConnection) -> bool:
         """Return False if there is one already: both would read the same queue."""
         if self._websocket is not None:
             return False
+        if self.is_authenticated:
+            websocket.set_authenticated()
         websocket.set_message_limit(self._limits.message_size)
         websocket.set_write_limit(self._limits.soft_limit)
         websocket.on_writable = self._notify_writable
@@ -337,52 +379,6 @@ def encode_named_event(name: str, data: bytes) -> Packet:
     return Packet(MESSAGE, f'2{NAMESPACE},["{name}",{data.decode()}]')
 
 
-class PacketQueue(Queue[Packet | None]):
-    """The outgoing packets of a client. None ends its reader."""
-
-    def __init__(self, soft_limit: int) -> None:
-        super().__init__()
-        self._soft_limit = soft_limit
-        self._taken = 0
-        self.size = 0
-        """The number of queued characters."""
-        self.is_idle = False
-        """Whether the queue is empty and its reader waits for more, having written everything it took."""
-        self.is_behind = False
-        """Whether more characters than the soft limit are queued."""
-        self.on_writable: Callable[[], None] | None = None
-        """Called when `is_behind` has become False."""
-
-    async def get(self) -> Packet | None:
-        self._taken = 0
-        if self.empty():
-            self.is_idle = True
-        return await super().get()
-
-    def get_nowait(self) -> Packet | None:
-        if self._taken >= POLLED_PACKETS:
-            raise QueueEmpty
-        packet = super().get_nowait()
-        self._taken += 1
-        self.size -= _length(packet)
-        if self.is_behind and self.size <= self._soft_limit:
-            self.is_behind = False
-            if self.on_writable is not None:
-                # Later, because the reader is in the middle of taking packets.
-                asyncio.get_running_loop().call_soon(self.on_writable)
-        return packet
-
-    def put_nowait(self, item: Packet | None) -> None:
-        self.is_idle = False
-        self.size += _length(item)
-        self.is_behind = self.size > self._soft_limit
-        super().put_nowait(item)
-
-
-def _length(packet: Packet | None) -> int:
-    return len(packet.data) if packet is not None and isinstance(packet.data, str) else 0
-
-
 class EngineIOWebSocket(asgi.WebSocket):
     """The websocket of a client, from the handshake to its end. Checks incoming packets."""
 
@@ -390,6 +386,7 @@ class EngineIOWebSocket(asgi.WebSocket):
         super().__init__(handler, server)
         self._server = server
         self._socket = cast("AsyncSocket", handler.__self__)
+        self._connection: WebSocketConnection | None = None
 
     async def __call__(self, environ: Environ) -> Literal[""]:
         socket = self._socket
@@ -398,6 +395,7 @@ class EngineIOWebSocket(asgi.WebSocket):
         if client is None or not client.attach_websocket(websocket):
             await environ["asgi.send"]({"type": "websocket.close"})
             return ""
+        self._connection = websocket
         try:
             await super().__call__(environ)
         finally:
@@ -413,7 +411,9 @@ class EngineIOWebSocket(asgi.WebSocket):
     async def wait(self) -> str:
         text: Any = cast("Any", await super().wait())
         if not isinstance(text, str) or not is_valid_packet(text):
-            raise OSError("not a packet of Socket.IO")
+            if self._connection is not None:
+                self._connection.log_bad_input(_INVALID_PACKET)
+            raise OSError(_INVALID_PACKET)
         return text
 
 
@@ -425,45 +425,25 @@ async def _translate_request(scope: Environ, receive: Any, send: Any) -> Environ
     environ = cast("Environ", await asgi.translate_request(scope, receive, send))
     if not environ:
         raise ClientDisconnected
-    environ["wsgi.input"] = _CheckedBody(environ["wsgi.input"])
+    environ["wsgi.input"] = _CheckedBody(environ["wsgi.input"], scope)
     return environ
 
 
 class _CheckedBody:
-    def __init__(self, body: Any) -> None:
+    def __init__(self, body: Any, scope: Scope) -> None:
         self._body = body
+        self._scope = scope
 
     async def read(self, length: int | None = None) -> bytes:
-        return check_payload(await self._body.read(length))
+        body = await self._body.read(length)
+        checked = check_payload(body)
+        if checked != body:
+            log_bad_input(self._scope, _INVALID_PACKET)
+        return checked
 
 
-def is_valid_packet(text: str) -> bool:
-    """Whether a Socket.IO 4 client may send this Engine.IO packet."""
-    return text in _CONTROL_PACKETS or text[:2] in _MESSAGE_PREFIXES
-
-
-def check_payload(body: bytes) -> bytes:
-    """Return a polled payload unchanged, or a close packet if any of its packets is invalid."""
-    try:
-        is_valid = all(is_valid_packet(part.decode()) for part in body.split(_SEPARATOR))
-    except UnicodeDecodeError:
-        is_valid = False
-    return body if is_valid else CLOSE_PACKET
-
-
-class JsonCodec:
-    """msgspec with the interface of the `json` module that the libraries use."""
-
-    @staticmethod
-    def dumps(value: Any, **_: Any) -> str:
-        return msgspec.json.encode(value).decode()
-
-    @staticmethod
-    def loads(text: str) -> Any:
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError("not JSON") from error
+async def _receive_nothing() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 class SocketIOPacket(socketio_packet.Packet):

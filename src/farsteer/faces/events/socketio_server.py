@@ -26,7 +26,6 @@ from farsteer.faces.events.socketio_compat import ClientConnection, SocketIOServ
 from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
 from farsteer.hub import Caller, Hub
-from farsteer.hub.metrics import Metrics
 from farsteer.server.responses import error_body
 
 
@@ -35,12 +34,12 @@ class SocketIOEvents:
 
     def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: EventLimits) -> None:
         self._subscriptions = subscriptions
-        self._metrics = hub.metrics
+        self._hub = hub
         self._limits = limits
         self._accepted: dict[str, tuple[SocketIOSubscriber, Caller, str | None]] = {}
         """Clients that were authenticated but not yet told that they are connected."""
         self._subscribers: dict[str, SocketIOSubscriber] = {}
-        self.server = SocketIOServer(limits, self._on_connected)
+        self.server = SocketIOServer(limits, hub.settings.limits, self._on_connected)
         self.server.on("connect", self._on_connect, namespace=NAMESPACE)
         self.server.on("auth", self._on_auth, namespace=NAMESPACE)
         self.server.on("disconnect", self._on_disconnect, namespace=NAMESPACE)
@@ -67,17 +66,18 @@ class SocketIOEvents:
         connection.close_after_queue()
 
     async def _on_connect(self, sid: str, environ: MutableMapping[str, Any], data: Any) -> None:
+        connection = self.server.find_connection(sid)
+        assert connection is not None
         try:
             options = parse_connect_options(data)
-            caller = self._subscriptions.authenticate(options.token)
+            caller = self._subscriptions.authenticate(options.token, connection.address)
+            self._subscriptions.check_room(caller)
             event_filter = make_filter(caller.namespace, options.session_id, options.types)
         except FarsteerError as error:
             raise socketio_exceptions.ConnectionRefusedError(
                 error.message, {"code": error.code, **error.details}
             ) from None
-        connection = self.server.find_connection(sid)
-        assert connection is not None
-        subscriber = SocketIOSubscriber(self, sid, connection, event_filter, self._limits, self._metrics)
+        subscriber = SocketIOSubscriber(self, sid, connection, event_filter, self._limits, self._hub)
         self._accepted[sid] = (subscriber, caller, options.since)
 
     def _on_connected(self, sid: str) -> None:
@@ -85,14 +85,16 @@ class SocketIOEvents:
         if subscriber.connection.socket.closed:
             self.server.discard_session(sid)
             return
-        subscriber.connection.cancel_abort()
+        subscriber.connection.set_authenticated()
         self._subscribers[sid] = subscriber
         self._subscriptions.add(subscriber, caller, since)
 
     async def _on_auth(self, sid: str, *data: Any) -> dict[str, Any]:
         try:
             renewal = parse_token_renewal(data[0] if data else None)
-            expires_at = self._subscriptions.renew(self._subscribers.get(sid), renewal.token)
+            subscriber = self._subscribers.get(sid)
+            address = "" if subscriber is None else subscriber.connection.address
+            expires_at = self._subscriptions.renew(subscriber, renewal.token, address)
         except FarsteerError as error:
             return {"ok": False, "error": to_builtins(error_body(error).error)}
         return {"ok": True, "expiresAt": expires_at}
@@ -112,9 +114,9 @@ class SocketIOSubscriber(Subscriber):
         connection: ClientConnection,
         event_filter: EventFilter,
         limits: EventLimits,
-        metrics: Metrics,
+        hub: Hub,
     ) -> None:
-        super().__init__(event_filter, limits, metrics)
+        super().__init__(event_filter, limits, hub.metrics, hub.slow_readers)
         self._events = events
         self._sid = sid
         self.connection = connection

@@ -18,7 +18,6 @@ from farsteer.faces.events.options import Cursor, EventFilter, EventLimits, make
 from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
 from farsteer.hub import Caller, Hub
-from farsteer.hub.metrics import Metrics
 from farsteer.server.uvicorn_protocols import HttpConnection, get_connection
 
 _HEADERS = [
@@ -44,7 +43,7 @@ class EventStreams:
     """All open event streams. They must be served on `HttpConnection`."""
 
     def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: EventLimits) -> None:
-        self._metrics = hub.metrics
+        self._hub = hub
         self._encoder = SseEncoder(hub.store.epoch)
         self._subscriptions = subscriptions
         self._limits = limits
@@ -56,16 +55,19 @@ class EventStreams:
 
         Raises:
             BadRequest: the query has a malformed session id or an unknown type.
+            RateLimited: the namespace has too many live connections.
         """
+        self._subscriptions.check_room(caller)
         types = None if query.types is None else query.types.split(",")
         event_filter = make_filter(caller.namespace, query.session_id, types)
         since = last_event_id or query.since
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             connection = get_connection(scope, HttpConnection)
+            connection.start_stream()
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             stream = SseSubscriber(
-                connection, self._encoder, self._subscriptions, event_filter, self._limits, self._metrics
+                connection, self._encoder, self._subscriptions, event_filter, self._limits, self._hub
             )
             self._streams.add(stream)
             self._schedule_heartbeat()
@@ -105,9 +107,9 @@ class SseSubscriber(Subscriber):
         subscriptions: Subscriptions,
         event_filter: EventFilter,
         limits: EventLimits,
-        metrics: Metrics,
+        hub: Hub,
     ) -> None:
-        super().__init__(event_filter, limits, metrics)
+        super().__init__(event_filter, limits, hub.metrics, hub.slow_readers)
         self._connection = connection
         self._encoder = encoder
         self._subscriptions = subscriptions

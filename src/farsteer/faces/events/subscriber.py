@@ -3,7 +3,8 @@
 A client is live or catching up. A live client gets each batch as it is published. For a client that catches up,
 stored events are read from the store (see `Subscriber.catch_up`). A client that is behind, because it reads slower
 than events are published, gets only stored events; of typing and presence it gets the latest state once it is no
-longer behind. Past the hard limit its connection is aborted.
+longer behind. Past the hard limit its connection is aborted; so is the slowest one of all clients when too much waits
+for them together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from farsteer.faces.events.frames import Batch
 from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.sockets import SlowReaders
 from farsteer.hub.store.base import Store
 
 
@@ -39,10 +41,13 @@ class ClosedEvent(WireStruct):
 class Subscriber(ABC):
     """The protocol-independent part of a client. Subclasses write to its connection."""
 
-    def __init__(self, event_filter: EventFilter, limits: EventLimits, metrics: Metrics) -> None:
+    def __init__(
+        self, event_filter: EventFilter, limits: EventLimits, metrics: Metrics, slow_readers: SlowReaders
+    ) -> None:
         self.filter = event_filter
         self.limits = limits
         self.metrics = metrics
+        self.slow_readers = slow_readers
         self.cursor = 0
         """The last stored event it was sent."""
         self._catch_up_buffer: CatchUpBuffer | None = None
@@ -88,10 +93,10 @@ class Subscriber(ABC):
         """Send what the client has not got yet, and if it is behind only what is stored."""
         if batch.first_cursor <= self.cursor:
             batch = batch.after(self.cursor)
-        if self.is_behind:
+        is_behind = self.is_behind
+        if is_behind:
             if self.buffered_bytes > self.limits.hard_limit:
-                self.metrics.clients_cut += 1
-                self.abort()
+                self.cut_off()
                 return
             self._hold_states(batch)
             batch = batch.stored
@@ -102,12 +107,20 @@ class Subscriber(ABC):
         if batch.events:
             self.metrics.deliveries += len(batch.events)
             self.send(batch)
+            if is_behind:
+                self.slow_readers.update(self)
+
+    def cut_off(self) -> None:
+        """Disconnect it because it is too slow. It can resume from its cursor."""
+        self.metrics.clients_cut += 1
+        self.abort()
 
     def on_writable(self) -> None:
         """Called by the connection when the client may no longer be behind."""
         if self.is_behind:
             return
         self._writable.set()
+        self.slow_readers.remove(self)
         if self._held and self._catch_up_buffer is None:
             self._send_held_states()
 
@@ -141,6 +154,8 @@ class Subscriber(ABC):
             )
             position = page.next
             self.forward(Batch(page.events))
+            if self.is_behind:
+                self.slow_readers.update(self)
             if not page.more and not buffer.has_overflowed and not self.is_behind:
                 break
             await self._wait_until_writable()

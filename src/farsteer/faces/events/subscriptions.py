@@ -42,11 +42,15 @@ class Subscriptions:
             self.remove(subscriber)
         await asyncio.gather(*self._catch_up_tasks, return_exceptions=True)
 
-    def authenticate(self, token: str) -> Caller:
+    def authenticate(self, token: str, address: str) -> Caller:
         """Return the caller of a JWT. Raises Unauthorized, or Forbidden if it lacks the scope `read`."""
-        caller = self._hub.tokens.verify(token)
+        caller = self._hub.tokens.verify(token, address)
         caller.require(Scope.READ)
         return caller
+
+    def check_room(self, caller: Caller) -> None:
+        """Raise RateLimited if the namespace has too many live connections."""
+        self._hub.sockets.check(caller.namespace)
 
     def add(self, subscriber: Subscriber, caller: Caller, since: str | None) -> None:
         """Send `ready` and start to deliver, from the cursor `since` or from now."""
@@ -55,6 +59,7 @@ class Subscriptions:
         )
         self._open[subscriber] = subscription
         self._hub.metrics.clients += 1
+        self._hub.sockets.add(caller.namespace)
         if since is None:
             subscription.go_live("none")
         else:
@@ -63,7 +68,7 @@ class Subscriptions:
             task.add_done_callback(self._catch_up_tasks.discard)
             subscription.catch_up_task = task
 
-    def renew(self, subscriber: Subscriber | None, token: str) -> int:
+    def renew(self, subscriber: Subscriber | None, token: str, address: str = "") -> int:
         """Replace the JWT of a connection by a newer one of the same access token.
 
         Returns:
@@ -73,7 +78,7 @@ class Subscriptions:
             Unauthorized: the JWT is invalid, or the connection is being closed.
             Forbidden: it belongs to another access token or namespace.
         """
-        caller = self.authenticate(token)
+        caller = self.authenticate(token, address)
         subscription = None if subscriber is None else self._open.get(subscriber)
         if subscription is None:
             raise Unauthorized("this connection is being closed")
@@ -88,6 +93,8 @@ class Subscriptions:
         subscription = self._open.pop(subscriber, None)
         if subscription is not None:
             self._hub.metrics.clients -= 1
+            self._hub.sockets.remove(subscription.caller.namespace)
+            self._hub.slow_readers.remove(subscriber)
             subscription.close()
 
     def __len__(self) -> int:
@@ -146,8 +153,7 @@ class Subscription:
             self._start("ok")
             await subscriber.catch_up(store)
         except TimeoutError:
-            self._hub.metrics.clients_cut += 1
-            subscriber.abort()
+            subscriber.cut_off()
         except FarsteerError as error:
             self._on_end(error)
         except Exception:

@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from farsteer.core.api import AuthRequest
 from farsteer.core.errors import (
     BadRequest,
     ErrorCode,
@@ -26,7 +25,6 @@ from farsteer.core.errors import (
     Internal,
     MethodNotAllowed,
     TooLarge,
-    Unauthorized,
     UnsupportedMedia,
 )
 from farsteer.core.ids import new_id
@@ -35,7 +33,7 @@ from farsteer.core.wire import decode
 from farsteer.faces.rest.endpoint import AnyEndpoint, EmptyQuery, EndpointCall
 from farsteer.hub import Caller, Hub
 from farsteer.jsonrpc.input_check import check_input
-from farsteer.server.auth import bearer_token, client_address
+from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.responses import error_body, error_headers, error_response, make_response
 
 _logger = logging.getLogger(__name__)
@@ -78,7 +76,7 @@ class Resource:
     async def _respond(self, endpoint: AnyEndpoint, request: Request) -> ASGIApp:
         make_error_body = error_body
         try:
-            caller = await self._authenticate(endpoint, request)
+            caller = self._authenticate(endpoint, request)
             make_error_body = endpoint.make_error_body or error_body
             query = decode_query(request.scope["query_string"], endpoint.query or EmptyQuery)
             body = await _read_and_decode_body(endpoint, request)
@@ -97,18 +95,16 @@ class Resource:
             return _error_response(error, make_error_body)
         return result if callable(result) else make_response(result, endpoint.status)
 
-    async def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
+    def _authenticate(self, endpoint: AnyEndpoint, request: Request) -> Caller | None:
         if endpoint.scope is None:
             return None
         tokens = self._hub.tokens
         token = bearer_token(request.headers)
-        try:
+        if endpoint.accepts_access_token:
+            caller = tokens.authenticate(token, client_address(request))
+        else:
             caller = tokens.verify(token)
-        except Unauthorized as error:
-            if not endpoint.accepts_access_token or error.code is ErrorCode.TOKEN_EXPIRED:
-                raise
-            signed_in = await tokens.exchange(AuthRequest(access_token=token), client_address(request))
-            caller = tokens.verify(signed_in.token)
+        set_authenticated(request.scope)
         caller.require(endpoint.scope)
         return caller
 

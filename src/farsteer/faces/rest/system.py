@@ -20,7 +20,7 @@ from farsteer.link.messages import PROTOCOL
 from farsteer.server.responses import make_response
 
 _STARTED_AT = time.monotonic()
-_GAUGES = {"clients", "links"}
+_GAUGES = {"buffered_bytes", "clients", "links"}
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

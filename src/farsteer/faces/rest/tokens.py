@@ -5,10 +5,13 @@ from __future__ import annotations
 from farsteer.core.api import AuthRequest, AuthResponse, Done, NewToken, TokenCreated, TokensResponse
 from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Scope
+from farsteer.server.auth import set_authenticated
 
 
 async def authenticate(call: EndpointCall[AuthRequest, None]) -> AuthResponse:
-    return await call.hub.tokens.exchange(call.body, call.client_address)
+    signed_in = await call.hub.tokens.exchange(call.body, call.client_address)
+    set_authenticated(call.request.scope)
+    return signed_in
 
 
 async def list_tokens(call: EndpointCall[None, None]) -> TokensResponse:

@@ -107,5 +107,5 @@ class JwtCodec:
         try:
             claims: dict[str, Any] = jwt.decode(token, self._key, algorithms=["HS256"]).claims
             return msgspec.convert(claims, Claims)
-        except (JoseError, ValueError, msgspec.ValidationError):
+        except (JoseError, ValueError, RecursionError, msgspec.ValidationError):
             raise Unauthorized("invalid token") from None

@@ -1,4 +1,8 @@
-"""A limit on failed sign-ins per client address. Successful ones are not counted."""
+"""A limit on failed sign-ins per client address.
+
+A valid token is never refused, whoever else fails from the same address. The limit keeps failures from filling logs and
+tells a misconfigured client to slow down; what keeps a token from being guessed is its length.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ class FailureLimit:
     """A token bucket per key: `allowed` failures at once, then one more every `seconds / allowed`.
 
     Counts are kept in this process. With a second hub each of them would allow `allowed` failures; counting them
-    together needs a shared counter behind `check` and `record_failure`.
+    together needs a shared counter behind `record`.
     """
 
     def __init__(
@@ -32,15 +36,15 @@ class FailureLimit:
         self._full_at: OrderedDict[str, float] = OrderedDict()
         """When the bucket of a key is full again. A key that is absent has a full bucket."""
 
-    def check(self, key: str) -> None:
-        """Raise RateLimited with `retryAfter` in seconds if `key` has no failure left."""
-        wait = self._full_at.get(key, 0.0) - self._clock() - (self._allowed - 1) * self._seconds_per_failure
+    def record(self, key: str) -> None:
+        """Count a failure. Raises RateLimited with `retryAfter` in seconds if `key` had no failure left."""
+        now = self._clock()
+        full_at = max(self._full_at.get(key, now), now)
+        wait = full_at - now - (self._allowed - 1) * self._seconds_per_failure
         if wait > 0:
             seconds = math.ceil(wait)
             raise RateLimited(f"too many failures; try again in {seconds} s", retryAfter=seconds)
-
-    def record_failure(self, key: str) -> None:
-        now = self._clock()
-        self._full_at[key] = max(self._full_at.pop(key, now), now) + self._seconds_per_failure
+        self._full_at[key] = full_at + self._seconds_per_failure
+        self._full_at.move_to_end(key)
         if len(self._full_at) > self._max_keys:
             self._full_at.popitem(last=False)

@@ -25,7 +25,7 @@ from farsteer.core.api import (
     User,
 )
 from farsteer.core.clock import Clock, now_ms
-from farsteer.core.errors import BadRequest, Conflict, Forbidden, NotFound, Unauthorized
+from farsteer.core.errors import BadRequest, Conflict, ErrorCode, Forbidden, NotFound, Unauthorized
 from farsteer.core.ids import DEFAULT_NAMESPACE, OWNER_ID, is_namespace, new_id
 from farsteer.hub.auth.caller import ALL_SCOPES, Caller, Scope
 from farsteer.hub.auth.jwt import LIFETIME_MS, JwtCodec
@@ -104,9 +104,23 @@ class Tokens:
             expires_at=caller.expires_at,
         )
 
-    def verify(self, jwt: str) -> Caller:
-        """Return the caller of a JWT. Raises Unauthorized if it is invalid, expired (`token_expired`) or revoked."""
-        caller = self._jwts.verify(jwt)
+    def verify(self, jwt: str, address: str | None = None) -> Caller:
+        """Return the caller of a JWT.
+
+        Without an address failures are not limited, so that a client whose JWT has become invalid learns that it must
+        sign in again.
+
+        Raises:
+            Unauthorized: it is invalid, expired (`token_expired`) or revoked.
+            RateLimited: it is invalid, as too many from this address were.
+        """
+        try:
+            caller = self._jwts.verify(jwt)
+        except Unauthorized as error:
+            # Only who had a valid JWT has an expired one.
+            if error.code is not ErrorCode.TOKEN_EXPIRED:
+                self._record_failure(address)
+            raise
         if not self.is_valid(caller.token_id):
             raise _revoked()
         return caller
@@ -118,7 +132,7 @@ class Tokens:
     def authenticate(self, token: str, address: str = "") -> Caller:
         """Return the caller of an access token or of a JWT, for protocols without a sign-in step."""
         if token.count(".") == 2 and self._find(token) is None:
-            return self.verify(token)
+            return self.verify(token, address)
         return self._authenticate(token, address)
 
     def authenticate_runner(self, access_token: str, address: str = "") -> Caller:
@@ -132,13 +146,17 @@ class Tokens:
         return self._cache.on_remove(callback)
 
     def _authenticate(self, access_token: str, address: str) -> Caller:
-        self._failures.check(address)
         caller = self._find(access_token)
         if caller is None:
-            self._failures.record_failure(address)
-            self._metrics.auth_failures += 1
+            self._record_failure(address)
             raise Unauthorized("invalid access token")
         return caller
+
+    def _record_failure(self, address: str | None) -> None:
+        """Raises RateLimited if there were too many."""
+        self._metrics.auth_failures += 1
+        if address is not None:
+            self._failures.record(address)
 
     def _find(self, access_token: str) -> Caller | None:
         parts = _split(access_token)

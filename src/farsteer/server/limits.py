@@ -1,0 +1,41 @@
+"""What the server spends on connections, most of all on those of clients that have not authenticated."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+
+BACKLOG = 256
+"""Connections that the kernel accepts before the server does. They may all arrive at once."""
+_RESERVED_FILES = BACKLOG + 64
+"""Open files besides connections: databases, pipes of agents, and the backlog."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """Times in seconds."""
+
+    connections: int = 1_000
+    """Of clients that have not authenticated."""
+    address_connections: int = 250
+    """The same from one address."""
+    open_connections: int | None = None
+    """Of all clients; None for what the limit of open files allows."""
+    header_timeout: float = 10.0
+    """From the opening of a connection, or from the first byte of a later request, to the end of the headers."""
+    body_timeout: float = 60.0
+    """From the end of the headers to the end of the body."""
+    keep_alive_timeout: int = 75
+    """Between requests."""
+    write_timeout: float = 60.0
+    """How long a client may leave a response unread. Live events have their own limit."""
+    close_timeout: float = 5.0
+    """How long the last response may take to be sent before the connection is aborted."""
+
+
+def file_limit() -> int:
+    """Return the number of connections for which there are enough open files, so that accepting never fails."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        files = 2**20
+    return max(files - _RESERVED_FILES, files // 2)
