@@ -4,9 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, InvalidReply, describe_approval
+from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, InvalidReply, ShowWhole, describe_approval
 from farsteer.core.api import Approve, Deny
-from farsteer.core.approvals import Approval, ApprovalKind, Question
+from farsteer.core.approvals import (
+    Approval,
+    ApprovalKind,
+    Question,
+    RequestedToolCall,
+    join_titles,
+    summarize,
+)
+from farsteer.core.modes import ToolKind
 
 
 def permission(**more: object) -> Approval:
@@ -91,3 +99,50 @@ def test_the_description_is_complete_and_clean() -> None:
     assert lines == ["allow? run ls", "  command: rm -rf /[2K", "  ls", '  deep: {"a":[1]}']
     assert describe_approval(plan()) == ["a plan", "  1. look", "  2. do"]
     assert len(describe_approval(permission(arguments={"text": "\n".join("x" * 1000)}))) < 40
+
+
+def several(*calls: RequestedToolCall) -> Approval:
+    return Approval(
+        id="a", kind=ApprovalKind.PERMISSION, title=join_titles(calls), created_at=1, tool_calls=calls
+    )
+
+
+def test_every_one_of_several_tool_calls_is_shown() -> None:
+    read = RequestedToolCall(title="Read a.txt", tool_kind=ToolKind.READ, arguments={"path": "a.txt"})
+    delete = RequestedToolCall(title="rm \u202e-rf x", tool_kind=ToolKind.DELETE, arguments={"path": "x"})
+    assert describe_approval(several(read, delete)) == [
+        "allow? 2 actions: Read a.txt; rm -rf x (the riskiest: delete)",
+        "  1) Read a.txt (read)",
+        "    path: a.txt",
+        "  2) rm -rf x (delete)",
+        "    path: x",
+    ]
+    hundred = several(*(RequestedToolCall(title=f"rm {n}", arguments={"n": "x\n" * 50}) for n in range(100)))
+    lines = describe_approval(hundred)
+    assert all(f"  {n + 1}) rm {n} (other)" in lines for n in range(100))
+
+
+def test_what_is_not_shown_is_counted_and_can_be_seen_whole() -> None:
+    text = "\n".join(f"line {n}" for n in range(100)) + "\nrm -rf /"
+    approval = permission(arguments={"text": text, "command": "true " + " " * 10_000 + "; rm -rf ~"})
+    prompt = ApprovalPrompt(approval)
+    assert describe_approval(approval)[-1] == "  … 72 more lines (v shows it whole)"
+    assert "[v]iew it whole" in prompt.instructions
+    shown = prompt.reply("v")
+    assert isinstance(shown, ShowWhole)
+    assert "  rm -rf /" in shown.lines
+    assert shown.lines[-1].endswith("; rm -rf ~")
+    assert prompt.reply("y") == Approve()
+    long = permission(arguments={"command": "true " + " " * 10_000 + "; rm -rf ~"})
+    (line,) = describe_approval(long)[1:]
+    assert line.endswith("… 8026 more characters (v shows it whole)")
+    assert "[v]iew" not in ApprovalPrompt(permission()).instructions
+
+
+def test_a_summary_says_that_it_is_one() -> None:
+    short = summarize(permission(arguments={"text": "x" * 10_000}), 7)
+    assert describe_approval(short)[-1] == "  … this is a summary: message 7 of the log has it whole"
+    many = several(*(RequestedToolCall(title=f"rm {n}", arguments={"n": "x" * 100}) for n in range(100)))
+    title = summarize(many, 8).title
+    assert title.startswith("100 actions: rm 0;")
+    assert title.endswith("…")

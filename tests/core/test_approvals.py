@@ -8,9 +8,14 @@ from farsteer.core.approvals import (
     OptionKind,
     Outcome,
     Question,
+    RequestedToolCall,
     check_answer,
+    granted_mode,
+    join_titles,
+    riskiest,
 )
 from farsteer.core.errors import BadRequest
+from farsteer.core.modes import PermissionMode, ToolKind
 
 PERMISSION = Approval(
     id="a",
@@ -95,3 +100,50 @@ def test_a_question_takes_only_what_it_asked_for(answers: dict[str, list[str]] |
 
 def test_a_question_may_be_declined_without_answers() -> None:
     assert check_answer(QUESTION, Answer(outcome=Outcome.DENIED)).outcome is Outcome.DENIED
+
+
+def test_the_riskiest_of_several_tool_calls_is_the_one_that_can_do_the_most() -> None:
+    ascending = (
+        "think",
+        "search",
+        "read",
+        "fetch",
+        "move",
+        "edit",
+        "switch_mode",
+        "other",
+        "execute",
+        "delete",
+    )
+    assert len(ascending) == len(ToolKind)
+    calls = [RequestedToolCall(title=kind, tool_kind=ToolKind(kind)) for kind in ascending]
+    for number in range(1, len(calls) + 1):
+        assert riskiest(calls[:number]) is riskiest(calls[number - 1 :: -1]) is calls[number - 1]
+    assert join_titles(calls[:1]) == "think"
+    assert join_titles(calls[:2]) == "2 actions: think; search"
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "outcome", "mode", "granted"),
+    [
+        (ApprovalKind.PERMISSION, "once", Outcome.APPROVED, None, None),
+        (ApprovalKind.PERMISSION, "always", Outcome.APPROVED_FOR_SESSION, None, PermissionMode.YOLO),
+        (ApprovalKind.PERMISSION, "once", Outcome.APPROVED, PermissionMode.PLAN, PermissionMode.PLAN),
+        (ApprovalKind.PERMISSION, None, Outcome.DENIED, PermissionMode.YOLO, None),
+        (ApprovalKind.PLAN, None, Outcome.APPROVED, None, PermissionMode.DEFAULT),
+        (ApprovalKind.PLAN, None, Outcome.TIMED_OUT, None, None),
+    ],
+)
+def test_an_answer_grants_the_mode_that_it_or_its_option_names(
+    kind: ApprovalKind,
+    option: str | None,
+    outcome: Outcome,
+    mode: PermissionMode | None,
+    granted: PermissionMode | None,
+) -> None:
+    options = (
+        Option(id="once", name="Once", kind=OptionKind.ALLOW_ONCE),
+        Option(id="always", name="Always", kind=OptionKind.ALLOW_ALWAYS, mode=PermissionMode.YOLO),
+    )
+    approval = Approval(id="a", kind=kind, title="t", created_at=1, options=options)
+    assert granted_mode(approval, Answer(outcome=outcome, option_id=option, mode=mode)) is granted

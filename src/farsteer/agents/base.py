@@ -27,6 +27,7 @@ Turns
 
 Approvals
 - `ApprovalAsked` opens an approval. It stays open until `answer`, `ApprovalWithdrawn` or the end of the turn.
+- An approval for several actions lists all of them in `tool_calls`, also one that the adapter does not understand.
 - Only an answer that approves allows the action. An interrupt, a timeout or the end of the process never does.
 
 Events

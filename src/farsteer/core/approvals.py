@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 
 from farsteer.core.errors import AlreadyAnswered, BadRequest
 from farsteer.core.identity import Identity
-from farsteer.core.modes import PermissionMode, ToolKind
+from farsteer.core.modes import PermissionMode, ToolKind, risk
 from farsteer.core.wire import WireStruct, encode, to_builtins
 
 _SUMMARY_BYTES = 4096
@@ -51,7 +52,20 @@ class Question(WireStruct):
     free_text: bool = False
 
 
+class RequestedToolCall(WireStruct):
+    """One of the actions that an approval allows or denies."""
+
+    title: str
+    tool_call_id: str | None = None
+    tool: str | None = None
+    tool_kind: ToolKind = ToolKind.OTHER
+    arguments: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = None
+
+
 class Approval(WireStruct):
+    """What a person is asked. If it is for several tool calls, its own fields describe the riskiest one."""
+
     id: str
     kind: ApprovalKind
     title: str
@@ -61,6 +75,8 @@ class Approval(WireStruct):
     tool: str | None = None
     tool_kind: ToolKind | None = None
     arguments: dict[str, Any] | None = None
+    tool_calls: tuple[RequestedToolCall, ...] = ()
+    """Every tool call that the answer is for, if there are several. A client must show all of them."""
     options: tuple[Option, ...] = ()
     questions: tuple[Question, ...] = ()
     plan: str | None = None
@@ -81,7 +97,7 @@ def summarize(approval: Approval, seq: int | None) -> Approval:
     return Approval(
         id=approval.id,
         kind=approval.kind,
-        title=approval.title[:_SUMMARY_CHARS],
+        title=_clip(approval.title),
         created_at=approval.created_at,
         turn_id=approval.turn_id,
         tool_call_id=call if call is None or len(call) <= _SUMMARY_CHARS else None,
@@ -90,6 +106,22 @@ def summarize(approval: Approval, seq: int | None) -> Approval:
         expires_at=approval.expires_at,
         seq=seq,
     )
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _SUMMARY_CHARS else text[: _SUMMARY_CHARS - 1] + "…"
+
+
+def join_titles(calls: Sequence[RequestedToolCall]) -> str:
+    """Return the title of an approval for these tool calls. It names every one of them."""
+    if len(calls) == 1:
+        return calls[0].title
+    return f"{len(calls)} actions: {'; '.join(call.title for call in calls)}"
+
+
+def riskiest(calls: Sequence[RequestedToolCall]) -> RequestedToolCall:
+    """Return the tool call that can do the most, the first one of several."""
+    return max(calls, key=lambda call: risk(call.tool_kind))
 
 
 class Outcome(StrEnum):

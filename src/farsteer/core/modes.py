@@ -37,6 +37,18 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
+_LEAST_RISK_FIRST = (
+    ToolKind.THINK, ToolKind.SEARCH, ToolKind.READ, ToolKind.FETCH, ToolKind.MOVE, ToolKind.EDIT,
+    ToolKind.SWITCH_MODE, ToolKind.OTHER, ToolKind.EXECUTE, ToolKind.DELETE,
+)  # fmt: skip
+"""Nobody knows what a tool of kind `other` does, so that it comes after edits."""
+
+
+def risk(kind: ToolKind) -> int:
+    """Return how much a tool of this kind can do, as a number to compare."""
+    return _LEAST_RISK_FIRST.index(kind)
+
+
 class ToolPermission(StrEnum):
     ALLOW = "allow"
     ASK = "ask"

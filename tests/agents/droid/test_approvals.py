@@ -125,9 +125,93 @@ async def test_several_tools_in_one_request_are_all_shown(harness: LaunchHarness
     approval = await harness.request_permission(
         tool("a", command="ls"), tool("b", command="rm x"), id=REQUEST
     )
-    assert approval.title == "ls and 1 more"
-    assert approval.meta is not None
-    assert [one["toolUse"]["id"] for one in approval.meta["toolUses"]] == ["a", "b"]
+    assert approval.title == "2 actions: ls; rm x"
+    assert [(one.tool_call_id, one.arguments) for one in approval.tool_calls] == [
+        ("a", {"command": "ls"}),
+        ("b", {"command": "rm x"}),
+    ]
+
+
+async def test_the_kind_of_a_request_is_that_of_its_riskiest_tool(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    uses = [
+        tool("a", "Read", file_path="/a"),
+        tool("b", command="rm -rf /"),
+        tool("c", "Edit", file_path="/c"),
+    ]
+    approval = await harness.request_permission(*uses, id=REQUEST)
+    assert (approval.tool_kind, approval.tool_call_id, approval.tool) == (ToolKind.EXECUTE, "b", "Execute")
+    assert approval.arguments == {"command": "rm -rf /"}
+    assert [one.tool_kind for one in approval.tool_calls] == [ToolKind.READ, ToolKind.EXECUTE, ToolKind.EDIT]
+    announced = [event.tool_call_id for event in harness.sink.events_of(ToolCall)]
+    assert announced == ["a", "b", "c"]
+
+
+async def test_a_dangerous_tool_behind_a_harmless_one_is_denied_in_a_read_only_session(
+    start: StartLaunch,
+) -> None:
+    harness = await start(plan(mode=PermissionMode.READ_ONLY))
+    await harness.begin_turn()
+    request = {
+        "type": "request", "id": REQUEST, "method": "droid.request_permission",
+        "params": {"toolUses": [
+            {"toolUse": tool("a", "Read", file_path="/a"), "confirmationType": "exec"},
+            {"toolUse": tool("b", command="rm x"), "confirmationType": "exec"},
+        ]},
+    }  # fmt: skip
+    await harness.droid.send(request)
+    assert (await harness.droid.next_line())["result"] == {"selectedOption": "cancel"}
+    assert harness.sink.approvals == []
+
+
+async def test_a_tool_that_is_not_understood_is_shown_as_it_is(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    strange = {"tool": "format", "disk": "/dev/sda"}
+    params = {"toolUses": [{"toolUse": tool("a", command="ls"), "confirmationType": "exec"}, strange]}
+    await harness.droid.send(
+        {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
+    )
+    approval = harness.sink.approvals[-1]
+    assert approval.tool_calls[1].arguments == {"raw": strange}
+    assert "does not understand" in approval.title
+
+
+async def test_always_for_several_tools_names_the_highest_level(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    levels = ("low", "high", "medium")
+    params = {
+        "toolUses": [
+            {
+                "toolUse": tool(level, command="x"),
+                "confirmationType": "exec",
+                "details": {"impactLevel": level},
+            }
+            for level in levels
+        ],
+        "options": [{"value": "proceed_always", "label": "Always"}],
+    }
+    await harness.droid.send(
+        {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
+    )
+    (option,) = harness.sink.approvals[-1].options
+    assert option.mode is PermissionMode.YOLO
+    assert "to high" in option.name
+
+
+async def test_a_tool_beside_a_plan_is_shown(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    params = {
+        "toolUses": [
+            {"toolUse": tool("a", command="rm x"), "confirmationType": "exec"},
+            {"toolUse": tool("p", "ExitSpecMode", plan="# Plan"), "confirmationType": "exit_spec_mode"},
+        ]
+    }
+    await harness.droid.send(
+        {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
+    )
+    approval = harness.sink.approvals[-1]
+    assert (approval.kind, approval.plan) == (ApprovalKind.PLAN, "# Plan")
+    assert [one.title for one in approval.tool_calls] == ["rm x", "Plan"]
 
 
 # -- plans

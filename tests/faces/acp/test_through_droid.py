@@ -48,6 +48,19 @@ async def test_a_permission_of_droid_is_asked_once_and_answered(editor: Editor, 
     assert len(editor.requests) == 1
 
 
+async def test_an_editor_is_shown_every_tool_use_of_one_request(editor: Editor, stack: Stack) -> None:
+    session = (await editor.new(stack.directory()))["sessionId"]
+    assert await editor.prompt(session, "batch ls | touch made.txt | rm -rf made.txt") == "end_turn"
+    ((_, params),) = editor.requests
+    call = params["toolCall"]
+    assert call["title"] == "3 actions: ls; touch made.txt; rm -rf made.txt"
+    assert call["kind"] == "execute"
+    texts = [block["content"]["text"] for block in call["content"]]
+    for number, command in enumerate(("ls", "touch made.txt", "rm -rf made.txt")):
+        assert texts[number].startswith(f"{number + 1}. {command} (execute)")
+    assert [one["arguments"]["command"] for one in call["rawInput"]["toolCalls"]][2] == "rm -rf made.txt"
+
+
 async def test_cancel_ends_a_turn_of_droid(editor: Editor, stack: Stack) -> None:
     session = (await editor.new(stack.directory()))["sessionId"]
     running = editor.start_prompt(session, "work")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from farsteer.core.api import Approve, Deny
-from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question, RequestedToolCall
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid.approvals import ApprovalRequest, build_request, decide
 from farsteer.faces.droid.protocol import DEFAULT_DIALECT, DIALECTS, ToolUse
@@ -30,6 +30,21 @@ def request(one: Approval, version: str = DEFAULT_DIALECT.version) -> ApprovalRe
 
 def decision(one: Approval, answer: Any) -> Approve | Deny | None:
     return decide(request(one), msgspec.Raw(msgspec.json.encode(answer)))
+
+
+def test_every_one_of_several_tool_calls_is_in_the_request() -> None:
+    calls = (
+        RequestedToolCall(title="ls", tool_call_id="1", tool="Execute", arguments={"command": "ls"}),
+        RequestedToolCall(title="not understood", arguments={"raw": [1]}),
+    )
+    asked = request(approval(tool_call_id="1", tool_calls=calls))
+    assert [use["toolUse"].input for use in asked.params["toolUses"]] == [{}, {"raw": [1]}]
+    plan = approval(kind=ApprovalKind.PLAN, tool_call_id="p", plan="do", tool_calls=calls)
+    assert [use["toolUse"].name for use in request(plan).params["toolUses"]] == [
+        "ExitSpecMode",
+        "Execute",
+        "not understood",
+    ]
 
 
 def values(asked: ApprovalRequest) -> list[str]:

@@ -39,6 +39,18 @@ async def test_a_permission_keeps_its_details(client: DroidClient, project: Path
     assert (project / "made.txt").exists()
 
 
+async def test_every_tool_use_of_one_request_is_passed_on(client: DroidClient, project: Path) -> None:
+    await client.initialize(project)
+    await client.ask("add_user_message", {"text": "batch ls | touch made.txt"})
+    asked = await client.until_request("request_permission")
+    uses = asked["params"]["toolUses"]
+    assert sorted(use["toolUse"]["input"]["command"] for use in uses) == ["ls", "touch made.txt"]
+    assert sorted(use["details"]["fullCommand"] for use in uses) == ["ls", "touch made.txt"]
+    await client.select(asked, "cancel")
+    await client.until_idle()
+    assert not (project / "made.txt").exists()
+
+
 async def test_the_order_of_notifications_after_a_plan(client: DroidClient, project: Path) -> None:
     await client.initialize(project, autonomyLevel="spec")
     await client.ask("add_user_message", {"text": "plan A | B"})

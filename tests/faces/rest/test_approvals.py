@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.support.droid_simulator import install
 from tests.support.stack import Account, Stack
 
 
@@ -116,3 +119,18 @@ async def test_an_unknown_approval_is_not_found(stack: Stack, owner: Account) ->
         assert response.status_code == 404, name
     too_long = await owner.post(f"/api/sessions/{session_id}/permissions/{'x' * 201}/approve")
     assert too_long.status_code == 400
+
+
+async def test_every_tool_use_of_one_request_is_in_the_inbox(
+    stack: Stack, owner: Account, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DROID_EXECUTABLE", install(tmp_path, "0.215"))
+    session_id = await stack.create(owner, agent="droid")
+    await owner.say(session_id, "batch ls | rm -rf notes.txt")
+    await owner.until(session_id, "waiting")
+    (entry,) = (await owner.get_json("/api/approvals"))["approvals"]
+    approval = entry["approval"]
+    assert approval["title"] == "2 actions: ls; rm -rf notes.txt"
+    assert approval["toolKind"] == "execute"
+    assert [call["arguments"]["command"] for call in approval["toolCalls"]] == ["ls", "rm -rf notes.txt"]
+    await owner.post_json(address(session_id, approval, "deny"))

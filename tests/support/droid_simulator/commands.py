@@ -116,6 +116,23 @@ async def _run(turn: Turn, argument: str) -> None:
     await turn.say("Done.", last=True)
 
 
+@command("batch", "runs shell commands, separated by “|”, and asks for all of them at once")
+async def _batch(turn: Turn, argument: str) -> None:
+    uses = [
+        turn.new_tool_use(
+            ToolName.EXECUTE, {"command": part.strip(), "timeout": 60, "riskLevel": risk_level(part)}
+        )
+        for part in argument.split("|")
+    ]
+    for use in uses:
+        await turn.announce_tool(use)
+    await turn.request_permission(uses[0], more=uses[1:])
+    for use in uses:
+        text, failed = await turn.run_shell(use)
+        await turn.finish_tool(use, text, failed=failed)
+    await turn.say("Done.", last=True)
+
+
 @command("write", "writes a file: its name and its text")
 async def _write(turn: Turn, argument: str) -> None:
     name, _, text = argument.partition(" ")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -210,14 +210,19 @@ class Turn:
 
     async def request_permission(
         self, use: ToolUse, kind: str | None = None, details: dict[str, Any] | None = None,
-        options: list[dict[str, str]] | None = None,
+        options: list[dict[str, str]] | None = None, more: Sequence[ToolUse] = (),
     ) -> tuple[str, PermissionAnswer | None]:  # fmt: skip
         """Return the selected option and the whole answer. A denied tool, unless it is a plan, ends the turn."""
         default_kind, default_details = confirmation(use)
         asked = {
             "toolUse": use, "confirmationType": kind or default_kind, "details": details or default_details,
         }  # fmt: skip
-        params = {"toolUses": [asked], "options": options or _OPTIONS}
+        others = [(one, *confirmation(one)) for one in more]
+        uses = [
+            asked,
+            *({"toolUse": one, "confirmationType": what, "details": why} for one, what, why in others),
+        ]
+        params = {"toolUses": uses, "options": options or _OPTIONS}
         response, request_id = await self._request(REQUEST_PERMISSION, params)
         answer = _decode(response, PermissionAnswer)
         selected = answer.selected_option if answer is not None else CANCEL

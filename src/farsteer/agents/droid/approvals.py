@@ -12,7 +12,17 @@ from farsteer.agents.droid.settings import SettingsTracker
 from farsteer.agents.droid.tool_calls import ToolCalls, tool_kind, tool_title
 from farsteer.agents.turns import TurnOutput
 from farsteer.core import droid
-from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.approvals import (
+    Answer,
+    Approval,
+    ApprovalKind,
+    Option,
+    OptionKind,
+    Question,
+    RequestedToolCall,
+    join_titles,
+    riskiest,
+)
 from farsteer.core.clock import now_ms
 from farsteer.core.droid import CANCEL, PROCEED_ALWAYS, PROCEED_ONCE, ToolName
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode
@@ -62,9 +72,10 @@ class PendingApprovals:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._reject(request, INVALID_PARAMS, f"not understood: {error}")
             return
-        if approval.tool_call_id is not None:
-            name, arguments = approval.tool or "tool", approval.arguments or {}
-            self._tools.announce(ToolUse(id=approval.tool_call_id, name=name, input=arguments))
+        for call in approval.tool_calls or (approval,):
+            if call.tool_call_id is not None:
+                name, arguments = call.tool or "tool", call.arguments or {}
+                self._tools.announce(ToolUse(id=call.tool_call_id, name=name, input=arguments))
         if self._is_forbidden(approval):
             self._write(encode_result(request.id, {"selectedOption": CANCEL}))
             text = f"Denied because this session is read-only: {approval.title}"
@@ -101,12 +112,13 @@ class PendingApprovals:
 
     def _is_forbidden(self, approval: Approval) -> bool:
         """Whether a read-only session denies this without asking. Droid itself has no read-only mode."""
-        mode, kind = self._settings.mode, approval.tool_kind or ToolKind.OTHER
-        return (
-            approval.kind is ApprovalKind.PERMISSION
-            and mode is PermissionMode.READ_ONLY
-            and tool_permission(mode, kind) is ToolPermission.DENY
-        )
+        mode = self._settings.mode
+        if approval.kind is ApprovalKind.QUESTION or mode is not PermissionMode.READ_ONLY:
+            return False
+        kinds = {call.tool_kind or ToolKind.OTHER for call in approval.tool_calls or (approval,)}
+        if approval.kind is ApprovalKind.PLAN:
+            kinds.discard(ToolKind.SWITCH_MODE)
+        return any(tool_permission(mode, kind) is ToolPermission.DENY for kind in kinds)
 
     def _reject(self, request: Request, code: int, reason: str) -> None:
         self._write(encode_error(request.id, code, reason))
@@ -129,7 +141,8 @@ class _Confirmation(WireStruct):
 
 
 class _PermissionParams(WireStruct):
-    tool_uses: list[_Confirmation]
+    tool_uses: list[Any]
+    """Each a `_Confirmation`, if it is understood."""
     options: list[_Option] = []
 
 
@@ -149,35 +162,66 @@ class _QuestionParams(WireStruct):
 def permission_approval(request: Request, turn_id: str | None) -> Approval:
     """Return the approval for a `droid.request_permission`. Raises msgspec.ValidationError."""
     params = msgspec.json.decode(request.params, type=_PermissionParams)
-    if not params.tool_uses:
+    confirmations = [_confirmation(entry) for entry in params.tool_uses]
+    known = [confirmation for confirmation in confirmations if confirmation is not None]
+    if not known:
         raise msgspec.ValidationError("a permission for no tool")
-    first = params.tool_uses[0]
-    use, details, kind = first.tool_use, _details(first), first.confirmation_type
-    plan = details.get("plan") or details.get("proposal") or use.input.get("plan")
-    # Newer CLIs name the plans in the tool's input only.
-    listed = use.input.get("optionNames") or details.get("optionNames")
-    names = [str(name) for name in cast("list[Any]", listed)] if isinstance(listed, list) else []
-    is_plan = kind in _PLAN_TITLES
-    title = _plan_title(first) if is_plan else _permission_title(first)
-    if len(params.tool_uses) > 1:
-        title += f" and {len(params.tool_uses) - 1} more"
-    meta: dict[str, Any] = {"confirmationType": kind, "details": details}
-    if len(params.tool_uses) > 1:
-        meta["toolUses"] = msgspec.to_builtins(params.tool_uses)
+    calls = [
+        _unknown_call(entry) if confirmation is None else _requested_call(confirmation)
+        for entry, confirmation in zip(params.tool_uses, confirmations, strict=True)
+    ]
+    plan = next((one for one in known if one.confirmation_type in _PLAN_TITLES), None)
+    main = _requested_call(plan) if plan is not None else riskiest(calls)
+    raised_level = max(filter(None, map(_raised_level, known)), key=_level_rank, default=None)
+    names = _plan_names(plan) if plan is not None else []
+    meta = {**(main.meta or {})}
     if names:
         meta["optionNames"] = names
-    raised_level = _raised_level(kind, details)
     if raised_level is not None and any(option.value == PROCEED_ALWAYS for option in params.options):
         meta["alwaysRaisesAutonomyTo"] = raised_level
     choice = Question(id=droid.CHOICE_ANSWER, text="Which plan?", choices=tuple(names))
+    is_plan = plan is not None
     return Approval(
-        id=_approval_id(request), kind=ApprovalKind.PLAN if is_plan else ApprovalKind.PERMISSION, title=title,
-        created_at=now_ms(), turn_id=turn_id, tool_call_id=use.id, tool=use.name,
-        tool_kind=ToolKind.SWITCH_MODE if is_plan else tool_kind(use.name), arguments=use.input,
+        id=_approval_id(request), kind=ApprovalKind.PLAN if is_plan else ApprovalKind.PERMISSION,
+        title=join_titles(calls), created_at=now_ms(), turn_id=turn_id, tool_call_id=main.tool_call_id, tool=main.tool,
+        tool_kind=main.tool_kind, arguments=main.arguments, tool_calls=tuple(calls) if len(calls) > 1 else (),
         options=tuple(_to_option(option, raised_level, is_plan=is_plan) for option in params.options),
-        questions=(choice,) if is_plan and names else (),
-        plan=str(plan) if is_plan and plan is not None else None, meta=meta,
+        questions=(choice,) if names else (), plan=_plan_text(plan) if plan is not None else None, meta=meta,
     )  # fmt: skip
+
+
+def _confirmation(entry: Any) -> _Confirmation | None:
+    try:
+        return msgspec.convert(entry, _Confirmation)
+    except msgspec.ValidationError:
+        return None
+
+
+def _requested_call(confirmation: _Confirmation) -> RequestedToolCall:
+    use, kind = confirmation.tool_use, confirmation.confirmation_type
+    is_plan = kind in _PLAN_TITLES
+    return RequestedToolCall(
+        title=_plan_title(confirmation) if is_plan else _permission_title(confirmation), tool_call_id=use.id,
+        tool=use.name, tool_kind=ToolKind.SWITCH_MODE if is_plan else tool_kind(use.name), arguments=use.input,
+        meta={"confirmationType": kind, "details": _details(confirmation)},
+    )  # fmt: skip
+
+
+def _unknown_call(entry: Any) -> RequestedToolCall:
+    """Show what is not understood as it is: a person must not approve it unseen."""
+    return RequestedToolCall(title="an action that Farsteer does not understand", arguments={"raw": entry})
+
+
+def _plan_names(plan: _Confirmation) -> list[str]:
+    # Newer CLIs name the plans in the tool's input only.
+    listed = plan.tool_use.input.get("optionNames") or _details(plan).get("optionNames")
+    return [str(name) for name in cast("list[Any]", listed)] if isinstance(listed, list) else []
+
+
+def _plan_text(plan: _Confirmation) -> str | None:
+    details, given = _details(plan), plan.tool_use.input
+    text = details.get("plan") or details.get("proposal") or given.get("plan")
+    return None if text is None else str(text)
 
 
 def question_approval(request: Request, turn_id: str | None) -> Approval:
@@ -221,12 +265,19 @@ def _permission_title(confirmation: _Confirmation) -> str:
             return tool_title(use)
 
 
-def _raised_level(kind: str, details: dict[str, Any]) -> str | None:
+def _raised_level(confirmation: _Confirmation) -> str | None:
     """Return the autonomy level to which `proceed_always` raises the whole session."""
-    if kind in ("create", "edit", "apply_patch"):
+    if confirmation.confirmation_type in ("create", "edit", "apply_patch"):
         return "low"
-    level = details.get("impactLevel")
+    level = _details(confirmation).get("impactLevel")
     return level if isinstance(level, str) else None
+
+
+def _level_rank(level: str) -> int:
+    """Return the place of a level among all. One that we do not know may be the highest."""
+    return (
+        droid.AUTONOMY_LEVELS.index(level) if level in droid.AUTONOMY_LEVELS else len(droid.AUTONOMY_LEVELS)
+    )
 
 
 def _to_option(option: _Option, raised_level: str | None, *, is_plan: bool) -> Option:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from farsteer.cli.daemon.process import cancel_tasks
 from farsteer.cli.errors import message_with_hint
 from farsteer.cli.exit_codes import SUCCESS
-from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, InvalidReply, describe_approval
+from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, InvalidReply, ShowWhole, describe_approval
 from farsteer.cli.terminal.follower import Follower
 from farsteer.cli.terminal.keyboard import raw_keys
 from farsteer.cli.terminal.line_editor import Ended, Interrupted, LineEditor, Submitted
@@ -203,6 +203,8 @@ class Chat:
         decision = prompt.reply(text)
         if isinstance(decision, InvalidReply):
             self._show_note(decision.reason)
+        elif isinstance(decision, ShowWhole):
+            self._screen.append([StyledText(line, Style.ASK) for line in decision.lines])
         elif decision is not None:
             await self._client.answer(self._session.id, approval_id, decision)
 

@@ -14,7 +14,13 @@ from types import TracebackType
 from farsteer.cli.context import find_session
 from farsteer.cli.daemon.process import cancel_tasks
 from farsteer.cli.exit_codes import APPROVAL_DENIED, FAILURE, INTERRUPTED, SUCCESS
-from farsteer.cli.terminal.approval_prompt import ApprovalPrompt, Decision, InvalidReply, describe_approval
+from farsteer.cli.terminal.approval_prompt import (
+    ApprovalPrompt,
+    Decision,
+    InvalidReply,
+    ShowWhole,
+    describe_approval,
+)
 from farsteer.cli.terminal.keyboard import read_line
 from farsteer.cli.terminal.log_view import entry_lines
 from farsteer.cli.terminal.text import Style, StyledText, print_styled
@@ -255,6 +261,8 @@ class Execution:
             decision = prompt.reply(line)
             if isinstance(decision, InvalidReply):
                 self._print_status(StyledText(decision.reason))
+            elif isinstance(decision, ShowWhole):
+                self._print_status(*(StyledText(line, Style.ASK) for line in decision.lines))
             elif decision is not None:
                 return decision
 

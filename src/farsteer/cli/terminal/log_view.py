@@ -61,7 +61,7 @@ def entry_lines(entry: Entry, titles: dict[str, str]) -> list[StyledText]:
             ]
         case ev.ApprovalRequested():
             titles[content.approval.id] = content.approval.title
-            first, *rest = describe_approval(content.approval)
+            first, *rest = describe_approval(content.approval, "`farsteer sessions export` shows it whole")
             return [_line(f"? {first}", Style.ASK), *(_line(f"  {line}", Style.ASK) for line in rest)]
         case ev.ApprovalResolved():
             return [_resolution_line(content, titles.pop(content.approval_id, ""))]

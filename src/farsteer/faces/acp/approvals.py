@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from farsteer.client.hub_client import HubClient
 from farsteer.core.api import Approve, Deny
-from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question, RequestedToolCall
 from farsteer.core.errors import AlreadyAnswered, FarsteerError, NotFound
+from farsteer.core.text import clean_line, printable_json
 from farsteer.jsonrpc.errors import REQUEST_CANCELLED, PeerDisconnected, RpcError
 from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer
@@ -20,6 +21,8 @@ _logger = logging.getLogger(__name__)
 
 _REQUEST_PERMISSION = "session/request_permission"
 _CREATE_ELICITATION = "elicitation/create"
+_MAX_TITLE = 10_000
+"""Longer than for other titles: the end of a command must not be hidden."""
 
 _ALLOW = Option(id="farsteer:allow", name="Allow", kind=OptionKind.ALLOW_ONCE)
 _REJECT = Option(id="farsteer:reject", name="Reject", kind=OptionKind.REJECT_ONCE)
@@ -109,7 +112,12 @@ class ApprovalPrompter:
         params = {
             "sessionId": self._acp_id,
             "mode": "form",
-            "message": approval.plan or approval.title,
+            "message": "\n\n".join(
+                [
+                    approval.plan or approval.title,
+                    *(_describe_call(number, call) for number, call in enumerate(approval.tool_calls, 1)),
+                ]
+            ),
             "requestedSchema": _plan_schema(approval) if is_plan else _questions_schema(approval),
         }
         if approval.tool_call_id:
@@ -174,17 +182,32 @@ def _permission_params(
 ) -> dict[str, Any]:
     tool_call: dict[str, Any] = {
         "toolCallId": approval.tool_call_id or approval.id,
-        "title": title,
+        "title": clean_line(title, _MAX_TITLE),
         "kind": approval.tool_kind.value if approval.tool_kind else "other",
         "status": "pending",
     }
-    if approval.arguments is not None:
+    if approval.tool_calls:
+        tool_call["rawInput"] = {"toolCalls": approval.tool_calls}
+    elif approval.arguments is not None:
         tool_call["rawInput"] = approval.arguments
+    texts = [_describe_call(number, call) for number, call in enumerate(approval.tool_calls, 1)]
     if approval.plan:
         tool_call["kind"] = "switch_mode"
-        tool_call["content"] = [{"type": "content", "content": {"type": "text", "text": approval.plan}}]
+        texts.insert(0, approval.plan)
+    if approval.seq is not None:
+        texts.append(f"This is a summary: message {approval.seq} of the session's log has it whole.")
+    if texts:
+        tool_call["content"] = [
+            {"type": "content", "content": {"type": "text", "text": text}} for text in texts
+        ]
     offered = [{"optionId": option.id, "name": option.name, "kind": option.kind.value} for option in options]
     return {"sessionId": acp_id, "toolCall": tool_call, "options": offered}
+
+
+def _describe_call(number: int, call: RequestedToolCall) -> str:
+    """Return one of several tool calls as text: the protocol has room for one tool call only."""
+    title = clean_line(call.title, _MAX_TITLE)
+    return f"{number}. {title} ({call.tool_kind.value})\n{printable_json(call.arguments or {})}"
 
 
 def _option_decision(approval: Approval, options: tuple[Option, ...], selected: str | None) -> _Decision:

@@ -13,7 +13,7 @@ import msgspec
 
 from farsteer.core import droid
 from farsteer.core.api import Approve, Deny
-from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question
+from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question, RequestedToolCall
 from farsteer.core.droid import CANCEL, PROCEED_ALWAYS, PROCEED_ONCE, ToolName
 from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid.params import PermissionAnswer, QuestionAnswer, QuestionnaireAnswer
@@ -104,9 +104,22 @@ def build_request(approval: Approval, known: ToolUse | None, dialect: Dialect) -
             kind, details = str(meta.get("confirmationType") or kind), meta["details"]
         offered = _permission_options(approval)
         options = [_describe_option(value, option) for value, option in offered.items()]
-    tool_use = {"toolUse": use, "confirmationType": kind, "details": details}
-    params = {"toolUses": [tool_use], "options": options}
+    tool_uses = [_confirm(call, approval) for call in approval.tool_calls if call.tool_call_id != use.id]
+    tool_uses.insert(0, {"toolUse": use, "confirmationType": kind, "details": details})
+    params = {"toolUses": tool_uses, "options": options}
     return ApprovalRequest(approval, droid.REQUEST_PERMISSION, params, use, offered)
+
+
+def _confirm(call: RequestedToolCall, approval: Approval) -> dict[str, Any]:
+    """Return one more tool use of the same request."""
+    use = ToolUse(
+        id=call.tool_call_id or approval.id, name=call.tool or call.title, input=call.arguments or {}
+    )
+    kind, details = confirmation(use)
+    meta = call.meta or {}
+    if isinstance(meta.get("details"), dict):
+        kind, details = str(meta.get("confirmationType") or kind), meta["details"]
+    return {"toolUse": use, "confirmationType": kind, "details": details}
 
 
 def tool_use_for(approval: Approval, known: ToolUse | None) -> ToolUse:
