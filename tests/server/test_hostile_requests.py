@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from farsteer.server.limits import ServerLimits
 from tests.server.serving import EchoApp, RawClient, connected, frame, handshake, serving
@@ -210,11 +211,43 @@ async def test_many_invalid_requests_cost_one_log_line(caplog: pytest.LogCapture
     assert sent_lines(caplog)[0].startswith("127.0.0.1: ")
 
 
+async def test_a_refused_body_that_was_to_be_continued_is_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+    app = EchoApp()
+    async with serving(app) as port, connected(port) as client:
+        client.send(head + b"not a chunk\r\n")
+        assert (await client.wait_closed()).startswith(b"HTTP/1.1 400")
+        await eventually(lambda: not app.running)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_client_that_leaves_before_its_websocket_is_accepted_is_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting, left = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        waiting.set()
+        assert (await receive())["type"] == "websocket.disconnect"
+        left.set()
+
+    async with serving(app) as port:
+        async with connected(port) as client:
+            client.send(handshake())
+            await asyncio.wait_for(waiting.wait(), 10)
+        await asyncio.wait_for(left.wait(), 10)
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 INVALID_FRAMES = {
     "not masked": b"\x81\x01x",
     "reserved bits": frame(0xF1, b"x"),
     "reserved opcode": frame(0x83, b"x"),
     "not UTF-8": frame(0x81, b"\xff\xfe"),
+    "not UTF-8 twice": frame(0x81, b"\xff") * 2,
     "not UTF-8 in fragments": frame(0x01, b"\xc3") + frame(0x80, b"x"),
     "fragmented ping": frame(0x09, b"x"),
     "continuation of nothing": frame(0x80, b"x"),

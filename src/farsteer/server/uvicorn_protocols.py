@@ -325,6 +325,7 @@ class HttpConnection(Connection, HttpToolsProtocol):
         cycle = self._unanswered
         if cycle is not None:
             cycle.disconnected = True
+            cycle.waiting_for_100_continue = False
             cycle.message_event.set()
         if cycle is not None and cycle.response_started:
             self.abort()
@@ -402,6 +403,11 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        # A client that has left waits for no answer. Otherwise uvicorn logs an error.
+        self.handshake_complete = True
+
     def handle_cont(self, event: Frame) -> None:
         # One buffer, because a list of tiny fragments takes many times their size.
         self._fragments += event.data
@@ -411,7 +417,7 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
             self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
-        if self.curr_msg_data_type == "text" and not _is_utf8(self.frames[0]):
+        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames[0]):
             self.log_bad_input("sent a websocket message that is not UTF-8")
             self.conn.send_close(1007)
             super().handle_parser_exception()
