@@ -248,6 +248,7 @@ INVALID_FRAMES = {
     "reserved opcode": frame(0x83, b"x"),
     "not UTF-8": frame(0x81, b"\xff\xfe"),
     "not UTF-8 twice": frame(0x81, b"\xff") * 2,
+    "not UTF-8, then a close": frame(0x81, b"\xff") + frame(0x88, b""),
     "not UTF-8 in fragments": frame(0x01, b"\xc3") + frame(0x80, b"x"),
     "fragmented ping": frame(0x09, b"x"),
     "continuation of nothing": frame(0x80, b"x"),

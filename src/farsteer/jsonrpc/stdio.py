@@ -84,7 +84,10 @@ class StdinReader:
 
 
 class StdoutWriter:
-    """Writes to a file descriptor in order. `broken` is set when the other side is gone; later writes are dropped."""
+    """Writes to a file descriptor in order.
+
+    `broken` is set as soon as the other side has closed its end; later writes are dropped.
+    """
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -100,6 +103,7 @@ class StdoutWriter:
         self._poll = select.poll()
         self._poll.register(target, select.POLLOUT)
         threading.Thread(target=self._write, name="stdout", daemon=True).start()
+        threading.Thread(target=self._watch, name="stdout closed", daemon=True).start()
 
     async def write(self, line: bytes) -> None:
         """Queue `line`. Waits while too much is unsent."""
@@ -135,6 +139,16 @@ class StdoutWriter:
         except TimeoutError:
             return False
         return not self.broken.is_set()
+
+    def _watch(self) -> None:
+        """Wait until the other side closes its end, also while nothing is written. Runs in its own thread."""
+        poll = select.poll()
+        poll.register(self._target, 0)
+        try:
+            poll.poll()
+        except OSError:
+            return
+        self._call_in_loop(self._mark_broken)
 
     def _write(self) -> None:
         """Write what is queued. Runs in its own thread."""

@@ -419,7 +419,8 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames[0]):
             self.log_bad_input("sent a websocket message that is not UTF-8")
-            self.conn.send_close(1007)
+            if self.conn.close_sent is None:  # a close in the same read is answered already
+                self.conn.send_close(1007)
             super().handle_parser_exception()
         else:
             super().send_receive_event_to_app()
