@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
+import sys
+from asyncio.subprocess import PIPE
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
@@ -141,3 +144,35 @@ async def test_when_no_files_are_left_a_newcomer_is_told_so() -> None:
         refused = await opened.enter_async_context(connected(port))
         assert await refused.error() == (503, "unavailable")
         await asyncio.wait_for(refused.wait_closed(), 5)
+
+
+SERVER = """
+import asyncio, resource, sys, uvloop
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from tests.server.serving import EchoApp, serving
+
+async def main():
+    async with serving(EchoApp()) as port:
+        print(port, flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+uvloop.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_more_connections_than_open_files_do_not_stop_the_server() -> None:
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert server.stdout is not None
+    async with AsyncExitStack() as opened:
+        port = int(await asyncio.wait_for(server.stdout.readline(), 20))
+        for _ in range(600):
+            await opened.enter_async_context(connected(port))
+        for _ in range(20):
+            client = await opened.enter_async_context(connected(port))
+            client.send(TOKEN)
+            assert (await client.response())[0] == 200
+    _, errors = await asyncio.wait_for(server.communicate(b""), 20)
+    assert errors == b""
