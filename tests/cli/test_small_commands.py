@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from farsteer.cli.commands.doctor import Grade, check_limits
 from farsteer.client.config import hub_file
+from farsteer.core.api import LimitView
 from tests.cli.conftest import RunCommand
 from tests.support.stack import OWNER, Stack
 
@@ -69,6 +71,19 @@ async def test_the_doctor_finds_nothing_wrong(hub: Stack, run_command: RunComman
     assert f"at {hub.url}" in result.out
     assert "1 of 1 machines connected" in result.out
     assert "agent demo" in result.out
+    assert "limits: sessions 0 of 10000, machines 1 of 1000" in result.out
+
+
+def test_the_doctor_warns_of_limits_that_are_nearly_reached() -> None:
+    fine = [LimitView("sessions", 10, 8), LimitView("machines", 10, 0)]
+    assert check_limits(fine).grade is Grade.OK
+    check = check_limits([*fine, LimitView("sockets", 100, 81)])
+    assert (check.grade, check.finding) == (
+        Grade.WARN,
+        "limits: sessions 8 of 10, machines 0 of 10, sockets 81 of 100",
+    )
+    assert "raise sockets" in check.advice
+    assert "hub.toml" in check.advice
 
 
 async def test_the_doctor_says_how_to_fix_problems(

@@ -192,6 +192,27 @@ async def test_machines_agents_health_and_tokens(client: AsyncClient) -> None:
             await other.machines()
 
 
+async def test_limits_are_read_and_a_machine_is_removed(stack: Stack, client: AsyncClient) -> None:
+    session = await client.start(stack.directory(), agent="demo")
+    assert {limit.kind: limit.used for limit in await client.limits()}["sessions"] == 1
+    [machine] = await client.machines()
+    with pytest.raises(errors.Conflict):
+        await client.remove_machine(machine.id, delete_sessions=True)
+    await stack.stop_runner()
+    with pytest.raises(errors.Conflict) as refused:
+        await client.remove_machine(machine.id)
+    assert refused.value.details["sessions"] == 1
+    async with client.events(types=["machine-removed"]) as events:
+        await client.remove_machine(machine.id, delete_sessions=True)
+        removed = await anext(events)
+    assert removed.type == "machine-removed"
+    assert await client.machines() == []
+    with pytest.raises(errors.NotFound):
+        await client.session(session.id)
+    with pytest.raises(errors.NotFound):
+        await client.remove_machine(machine.id)
+
+
 async def test_a_failed_creation_says_why_and_what_was_tried(stack: Stack, client: AsyncClient) -> None:
     with pytest.raises(errors.Unprocessable) as caught:
         await client.start("/does/not/exist", agent="demo")

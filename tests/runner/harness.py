@@ -9,6 +9,7 @@ from farsteer.core import commands
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
+from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.journal import Journal, StoredSession
 from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.session.context import ActorContext, TimeLimits
@@ -28,6 +29,7 @@ class SessionHarness:
         self.out = Recorder()
         self.tmp_path = tmp_path
         self.actor: SessionActor | None = None
+        self.places = AgentPlaces()
         self.limits = TimeLimits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, prewarm_delay=0.02)
 
     async def create(self, **spec: object) -> SessionActor:
@@ -46,7 +48,7 @@ class SessionHarness:
         log = SessionLog(
             stored.state, self.journal, self.out, stored.finished_items, stored.message_sizes, stored.drafts
         )
-        context = ActorContext(self.adapter, str(self.tmp_path), self.limits)
+        context = ActorContext(self.adapter, str(self.tmp_path), self.limits, places=self.places)
         self.actor = SessionActor(spec, log, context)
         self.actor.run_in_background()
         return self.actor

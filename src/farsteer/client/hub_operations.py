@@ -31,6 +31,25 @@ class HubOperations:
         path = api_path("machines", machine_id)
         return (await self._connection.call("GET", path, api.MachineResponse)).machine
 
+    async def remove_machine(self, machine_id: str, *, delete_sessions: bool = False) -> None:
+        """Let the hub forget a machine that is not connected, and its key.
+
+        Args:
+            machine_id: The machine.
+            delete_sessions: Delete its sessions too. Without this, a machine that has sessions is not removed.
+
+        Raises:
+            NotFound: There is no machine with this id.
+            Conflict: It is connected, or has sessions.
+            Forbidden: The token lacks the scope `admin`.
+        """
+        query = {"sessions": "delete" if delete_sessions else "keep"}
+        await self._connection.call("DELETE", api_path("machines", machine_id), api.Done, query=query)
+
+    async def limits(self) -> list[api.LimitView]:
+        """Return the limits of the namespace, with what is used of each."""
+        return (await self._connection.call("GET", api_path("limits"), api.LimitsResponse)).limits
+
     async def agents(self) -> list[api.AgentView]:
         """Return the agents of all connected machines, and on which of them each is available."""
         return (await self._connection.call("GET", api_path("agents"), api.AgentsResponse)).agents

@@ -281,6 +281,8 @@ class Client:
     health = _blocking(AsyncClient.health)
     machines = _blocking(AsyncClient.machines)
     machine = _blocking(AsyncClient.machine)
+    remove_machine = _blocking(AsyncClient.remove_machine)
+    limits = _blocking(AsyncClient.limits)
     agents = _blocking(AsyncClient.agents)
     online_users = _blocking(AsyncClient.online_users)
     conversations = _blocking(AsyncClient.conversations)

@@ -84,6 +84,17 @@ class MachineResponse(ResponseBody):
     machine: MachineView
 
 
+class LimitView(ResponseBody):
+    kind: str
+    """What is limited: `sessions`, `machines`, `sockets`, `namespace_queued_bytes`. `hub.toml` uses the same names."""
+    limit: int
+    used: int
+
+
+class LimitsResponse(ResponseBody):
+    limits: list[LimitView]
+
+
 class AgentOnMachine(ResponseBody):
     machine_id: str
     available: bool

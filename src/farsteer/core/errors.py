@@ -16,6 +16,7 @@ FarsteerError
 │   ├── AgentError           the agent is missing, failed to start, died or sent invalid data
 │   └── NotCapable           the agent does not support this
 ├── RateLimited         429  too many requests
+│   └── QuotaExceeded        a limit of the hub's or the machine's owner is reached
 ├── HeadersTooLarge     431  request line and headers are too long or too many
 ├── Unavailable         503  the other side did not answer in time or is shutting down
 └── Internal            500  a defect in Farsteer
@@ -68,6 +69,7 @@ class ErrorCode(StrEnum):
     TURN_CANCELLED = "turn_cancelled"
     NOT_CAPABLE = "not_capable"
     RATE_LIMITED = "rate_limited"
+    QUOTA_EXCEEDED = "quota_exceeded"
     HEADERS_TOO_LARGE = "headers_too_large"
     TOO_MANY_SOCKETS = "too_many_sockets"
     TIMEOUT = "timeout"
@@ -168,6 +170,12 @@ class RateLimited(FarsteerError):
     status = 429
 
 
+class QuotaExceeded(RateLimited):
+    """`details` say which limit: `kind` and `limit`."""
+
+    code = ErrorCode.QUOTA_EXCEEDED
+
+
 class HeadersTooLarge(FarsteerError):
     code = ErrorCode.HEADERS_TOO_LARGE
     status = 431
@@ -199,6 +207,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             kind = AlreadyAnswered
         elif self.code == ErrorCode.NOT_CAPABLE:
             kind = NotCapable
+        elif self.code == ErrorCode.QUOTA_EXCEEDED:
+            kind = QuotaExceeded
         error = kind(self.message)
         error.code = self.code
         # Assigned, not passed as keywords: a detail may be named `message` or `code`.

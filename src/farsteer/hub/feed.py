@@ -73,7 +73,7 @@ def message_events(
 def _head(namespace: str, type: str, subject: str | None) -> bytes:
     parts = [b'{"type":', encode(type), b',"namespace":', encode(namespace)]
     if subject is not None:
-        key = b"machineId" if type == "machine-updated" else b"sessionId"
+        key = b"machineId" if type in ("machine-updated", "machine-removed") else b"sessionId"
         parts += [b',"', key, b'":', encode(subject)]
     return b"".join(parts)
 

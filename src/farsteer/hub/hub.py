@@ -19,6 +19,7 @@ from farsteer.hub.services.imports import Imports
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.services.messages import MessageDelivery, Messages
 from farsteer.hub.services.presence import Presence
+from farsteer.hub.services.quotas import Quotas
 from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
 from farsteer.hub.services.usage import UsageReports
@@ -49,7 +50,7 @@ class Hub:
         self.tokens = tokens
         self.links = MachineLinks(store, tasks, metrics)
         delivery = MessageDelivery(store, self.links, tasks)
-        creator = SessionCreator(store, self.links, delivery, tasks, metrics)
+        creator = SessionCreator(store, self.links, delivery, tasks, metrics, settings.limits.sessions)
         self.machines = Machines(store)
         self.sessions = Sessions(store, self.links, delivery, creator)
         self.messages = Messages(store, self.machines, self.links, delivery, metrics)
@@ -60,7 +61,10 @@ class Hub:
         self.usage = UsageReports(store)
         self.approvals = Approvals(store, self.links)
         self.presence = Presence(store, feed, self.links, tasks)
-        self.link = LinkServer(store, feed, self.links, delivery, tokens, metrics, tasks, idle_timeout)
+        self.quotas = Quotas(store, self.sockets, settings.limits)
+        self.link = LinkServer(
+            store, feed, self.links, delivery, tokens, metrics, tasks, idle_timeout, settings.limits.machines
+        )
         self._tasks = tasks
         self._lock = lock
 

@@ -6,6 +6,7 @@ import platform
 import socket
 from codecs import BOM_UTF8
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -16,6 +17,7 @@ from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.link.identity import KEY_BYTES, MachineKey
+from farsteer.runner.agent_places import DEFAULT_LIVE_AGENTS
 from farsteer.storage.home import read_private, read_secret, write_secret
 
 
@@ -32,6 +34,8 @@ class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Names of further environment variables that every agent may see."""
     run_as: str | None = None
     """The user that agents run as. Only a runner that root runs can use another user than its own."""
+    live_agents: Annotated[int, msgspec.Meta(gt=0)] = DEFAULT_LIVE_AGENTS
+    """How many agents may run at a time."""
 
 
 def load_settings(home: Path) -> RunnerSettings:

@@ -19,6 +19,7 @@ from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
 from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import machine, orphans
+from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
 from farsteer.runner.journal import Journal, StoredSession
 from farsteer.runner.link_client import Connect, LinkClient
@@ -47,6 +48,7 @@ class Runner:
         self.directories = SessionDirectories(home, settings.roots)
         self.user = user
         """The user that agents run as, if it is not the runner's own."""
+        self._places = AgentPlaces(settings.live_agents)
         self.limits = limits
         self._journal = journal
         self._outbox = Outbox()
@@ -166,7 +168,7 @@ class Runner:
         )
         context = ActorContext(
             adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,
-            self.user, self._agent_dir(state.agent), self.directories,
+            self.user, self._agent_dir(state.agent), self.directories, self._places,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._outbox.add_session(state, log)

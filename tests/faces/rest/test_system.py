@@ -24,7 +24,7 @@ async def test_metrics_are_prometheus_text(stack: Stack, owner: Account) -> None
     found: dict[str, float] = {}
     for line in response.text.splitlines():
         if not line.startswith("#"):
-            name, value = line.split(" ")
+            name, value = re.sub(r"\{kind=.*\}", "", line).split(" ")
             assert re.fullmatch(r"[a-z_]+", name)
             assert f"# TYPE {name} " in response.text
             found[name] = float(value)
@@ -32,6 +32,8 @@ async def test_metrics_are_prometheus_text(stack: Stack, owner: Account) -> None
     assert found["farsteer_messages_accepted_total"] == 1
     assert found["farsteer_events_stored_total"] > 3
     assert found["farsteer_links"] == 1
+    assert 'farsteer_limit{kind="sessions"} 10000\nfarsteer_limit{kind="machines"} 1000\n' in response.text
+    assert 'farsteer_limit_used{kind="sessions"} 1\n' in response.text
     assert found["process_resident_memory_bytes"] > 10_000_000
     assert found["process_cpu_seconds_total"] > 0
     assert found["process_start_time_seconds"] == psutil.Process().create_time()
@@ -46,9 +48,16 @@ async def test_metrics_show_a_tenant_only_its_own(stack: Stack, owner: Account) 
     for token in (team, viewer, operator):
         secret = (await owner.post_json("/api/tokens", token, 201))["secret"]
         text = (await (await stack.sign_in(secret)).get("/metrics")).text
-        shown[str(token["label"])] = {line for line in text.splitlines() if not line.startswith("#")}
-    assert shown["team"] == {"farsteer_namespace_links 0", "farsteer_namespace_clients 0"}
-    assert shown["viewer"] == {"farsteer_namespace_links 1", "farsteer_namespace_clients 0"}
+        lines = (line for line in text.splitlines() if not line.startswith(("#", "farsteer_limit{")))
+        shown[str(token["label"])] = set(lines)
+    used = 'farsteer_limit_used{kind="%s"} %d'
+    none = {used % (kind, 0) for kind in ("sockets", "namespace_queued_bytes")}
+    assert shown["team"] == none | {
+        "farsteer_namespace_links 0", "farsteer_namespace_clients 0", used % ("sessions", 0), used % ("machines", 0),
+    }  # fmt: skip
+    assert shown["viewer"] == none | {
+        "farsteer_namespace_links 1", "farsteer_namespace_clients 0", used % ("sessions", 1), used % ("machines", 1),
+    }  # fmt: skip
     assert any(line.startswith("farsteer_sessions_created_total ") for line in shown["operator"])
     as_tenant = await stack.sign_in(f"{OWNER}:team")
     assert "process_" not in (await as_tenant.get("/metrics")).text

@@ -48,6 +48,9 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
     "machines.get": lambda hub, who, _, __, machine: hub.machines.get(who, machine),
+    "machines.remove": lambda hub, who, _, __, machine: hub.machines.remove(
+        who, machine, delete_sessions=True
+    ),
 }
 # These name no object. Other tests check what they show.
 LISTS = {

@@ -8,12 +8,13 @@ import pytest
 from farsteer.agents.base import EventEmitted, Registered
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.errors import AgentError, ErrorCode, QuotaExceeded
 from farsteer.core.events import SessionStatus
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import ReasoningEffort
 from farsteer.core.queue import ItemState
-from tests.runner.harness import SessionHarness, item, start_session, start_turn
+from farsteer.runner.agent_places import AgentPlaces
+from tests.runner.harness import SPEC, SessionHarness, item, start_session, start_turn
 from tests.runner.scripted import ScriptedLaunch
 from tests.support.eventually import eventually
 
@@ -170,3 +171,39 @@ async def test_a_prewarmed_process_that_is_not_needed_is_stopped(harness: Sessio
     await (await harness.adapter.launch()).prompt()
     with pytest.raises(TimeoutError):
         await eventually(lambda: not harness.adapter.launches.empty(), 0.2)
+
+
+async def test_a_launch_on_a_full_machine_fails_visibly_and_the_next_one_may_succeed(
+    harness: SessionHarness,
+) -> None:
+    harness.places = AgentPlaces(1)
+    harness.places.take("another session")
+    actor = await harness.create()
+    with pytest.raises(QuotaExceeded) as refused:
+        await actor.execute(commands.Create(spec=SPEC))
+    assert "live_agents" in refused.value.message
+    assert actor.state.status is SessionStatus.FAILED
+    assert harness.adapter.plans == []
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.QueueUpdate, state=ItemState.FAILED)
+    harness.places.release("another session")
+    await actor.execute(commands.Send(item=item("2")))
+    launch = await harness.adapter.launch()
+    await launch.prompt()
+    with pytest.raises(QuotaExceeded):
+        harness.places.take("another session")
+    await actor.execute(commands.Stop())
+    harness.places.take("another session")
+
+
+async def test_prewarming_does_not_take_the_last_place(harness: SessionHarness) -> None:
+    harness.places = AgentPlaces(2)
+    actor, _ = await start_session(harness)
+    await actor.execute(commands.Stop())
+    harness.places.take("another session")
+    await actor.execute(commands.Prewarm())
+    assert len(harness.adapter.plans) == 1
+    harness.places.release("another session")
+    await actor.execute(commands.Prewarm())
+    await harness.adapter.launch()
+    assert len(harness.adapter.plans) == 2

@@ -21,6 +21,7 @@ from farsteer.cli import context
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
 from farsteer.cli.terminal.text import Style, StyledText, print_styled
 from farsteer.client.config import find_url, running_hub, token_file
+from farsteer.core.api import LimitView
 from farsteer.core.errors import FarsteerError, Unavailable
 from farsteer.core.text import clean_line
 
@@ -40,6 +41,8 @@ exit codes: 0 nothing is broken, 1 at least one check is marked FAIL
 MIN_PYTHON = (3, 11)
 LOW_DISK_BYTES = 1 << 30
 CRITICAL_DISK_BYTES = 100 << 20
+WARN_SHARE = 0.8
+"""The part of a limit above which doctor warns."""
 
 
 class Grade(StrEnum):
@@ -180,6 +183,7 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
                 "" if same else "the versions differ: update the older one",
             )
             machines = await client.machines()
+            limits = await client.limits()
     except Unavailable as error:
         yield Check(
             Grade.FAIL, f"hub: {error.message}", "start it with `farsteer up`, or correct the address"
@@ -194,6 +198,19 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
         yield Check(Grade.OK, f"{len(active)} of {len(machines)} machines connected: {names}")
     else:
         yield Check(Grade.WARN, "no machine is connected to the hub", "`farsteer runner` connects one")
+    yield check_limits(limits)
+
+
+def check_limits(limits: Sequence[LimitView]) -> Check:
+    """Warn of limits that are nearly reached."""
+    used = ", ".join(f"{one.kind} {one.used} of {one.limit}" for one in limits)
+    scarce = [one.kind for one in limits if one.used > one.limit * WARN_SHARE]
+    if scarce:
+        advice = (
+            f"delete what is not needed, or raise {', '.join(scarce)} under [limits] in the hub's hub.toml"
+        )
+        return Check(Grade.WARN, f"limits: {used}", advice)
+    return Check(Grade.OK, f"limits: {used}")
 
 
 def check_port(port: int) -> Check:

@@ -15,7 +15,7 @@ from farsteer.core.ids import check_id
 EVENT_TYPES = frozenset(
     {
         "session-added", "session-updated", "session-removed", "message-received", "message-delta",
-        "messages-cleared", "machine-updated", "typing-changed", "online-users-changed",
+        "messages-cleared", "machine-updated", "machine-removed", "typing-changed", "online-users-changed",
         "advisor-alert", "advisor-idle-suggestion", "group-message",
     }
 )  # fmt: skip

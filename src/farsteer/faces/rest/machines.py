@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from starlette.responses import Response
@@ -10,6 +10,7 @@ from starlette.responses import Response
 from farsteer.core.api import (
     AgentsResponse,
     ConversationsResponse,
+    Done,
     ImportConversation,
     MachineResponse,
     MachinesResponse,
@@ -42,6 +43,16 @@ async def list_machines(call: EndpointCall[None, None]) -> MachinesResponse:
 
 async def get_machine(call: EndpointCall[None, None]) -> MachineResponse:
     return MachineResponse(machine=await call.hub.machines.get(call.caller, call.id("machineId")))
+
+
+class RemovalQuery(RequestBody):
+    sessions: Literal["keep", "delete"] = "keep"
+
+
+async def remove_machine(call: EndpointCall[None, RemovalQuery]) -> Done:
+    return await call.hub.machines.remove(
+        call.caller, call.id("machineId"), delete_sessions=call.query.sessions == "delete"
+    )
 
 
 async def list_agents(call: EndpointCall[None, None]) -> AgentsResponse:
@@ -77,6 +88,13 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         method="GET", path="/api/machines/{machineId}", handler=get_machine, scope=Scope.READ,
         response=MachineResponse,
         tag="Machines", summary="Get a machine",
+    ),
+    Endpoint(
+        method="DELETE", path="/api/machines/{machineId}", handler=remove_machine, scope=Scope.ADMIN,
+        query=RemovalQuery, response=Done, errors=(409,),
+        tag="Machines", summary="Remove a machine",
+        description="The hub forgets the machine and its key. 409 if it is connected, or if it has sessions and "
+        "`sessions` is not `delete`. A machine whose token is valid may connect again, as a new one.",
     ),
     Endpoint(
         method="GET", path="/api/agents", handler=list_agents, scope=Scope.READ,

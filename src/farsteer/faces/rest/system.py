@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 
 from farsteer import __version__
-from farsteer.core.api import Health
+from farsteer.core.api import Health, LimitsResponse, LimitView
 from farsteer.core.wire import encode
 from farsteer.faces.rest.endpoint import AnyEndpoint, Endpoint, EndpointCall
 from farsteer.hub import Caller, Hub, Scope
@@ -30,6 +30,7 @@ async def health(call: EndpointCall[None, None]) -> Health:
 
 async def metrics(call: EndpointCall[None, None]) -> Response:
     lines = [*_namespace_metrics(call.hub, call.caller)]
+    lines += _limit_metrics((await call.hub.quotas.list(call.caller)).limits)
     if call.caller.manages_hub:
         lines += _hub_metrics(call.hub)
     text = "".join(lines)
@@ -40,6 +41,18 @@ def _namespace_metrics(hub: Hub, caller: Caller) -> Iterator[str]:
     """What a tenant may know: the figures of its own namespace."""
     yield from _metric("farsteer_namespace_links", "gauge", hub.links.count(caller.namespace))
     yield from _metric("farsteer_namespace_clients", "gauge", hub.presence.count(caller.namespace))
+
+
+def _limit_metrics(limits: list[LimitView]) -> Iterator[str]:
+    """The limits of the caller's namespace, and what is used of them."""
+    for name, attribute in (("farsteer_limit", "limit"), ("farsteer_limit_used", "used")):
+        yield f"# TYPE {name} gauge\n"
+        for one in limits:
+            yield f'{name}{{kind="{one.kind}"}} {getattr(one, attribute)}\n'
+
+
+async def list_limits(call: EndpointCall[None, None]) -> LimitsResponse:
+    return await call.hub.quotas.list(call.caller)
 
 
 def _hub_metrics(hub: Hub) -> Iterator[str]:
@@ -67,6 +80,12 @@ def _metric(name: str, kind: str, value: float) -> Iterator[str]:
 
 
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
+    Endpoint(
+        method="GET", path="/api/limits", handler=list_limits, scope=Scope.READ,
+        response=LimitsResponse,
+        tag="System", summary="List the limits of the namespace",
+        description="With what is used of each. The owner of the hub sets them in `hub.toml`.",
+    ),
     Endpoint(
         method="GET", path="/health", handler=health, scope=None,
         response=Health,

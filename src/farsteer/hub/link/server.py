@@ -12,7 +12,7 @@ import secrets
 
 from msgspec.structs import replace
 
-from farsteer.core.errors import Forbidden, NotFound
+from farsteer.core.errors import Forbidden, NotFound, QuotaExceeded
 from farsteer.core.ids import is_uuid
 from farsteer.core.wire import encode
 from farsteer.hub.auth.tokens import Tokens
@@ -47,6 +47,7 @@ class LinkServer:
         metrics: Metrics,
         tasks: BackgroundTasks,
         idle_timeout: float,
+        max_machines: int,
     ) -> None:
         self._store = store
         self._feed = feed
@@ -55,6 +56,7 @@ class LinkServer:
         self._metrics = metrics
         self._tasks = tasks
         self._idle_timeout = idle_timeout
+        self._max_machines = max_machines
         self._connections: dict[asyncio.Task[None], str | None] = {}
         """The task of each connection, with the id of the token that it was opened with."""
         self._closing = False
@@ -102,7 +104,7 @@ class LinkServer:
             try:
                 hello = _checked_hello(hello)
                 await self._verify(transport, receiver, namespace, hello)
-            except Forbidden as error:
+            except (Forbidden, QuotaExceeded) as error:
                 _logger.warning(
                     "refused a runner (token %s) as machine %.40r: %s",
                     token_id, hello.machine.id, error.message,
@@ -131,7 +133,7 @@ class LinkServer:
             raise LinkClosed("the runner did not prove its identity")
         if not is_valid_proof(hello.key, proof.signature, nonce, machine.id, transport.token_digest):
             raise Forbidden("the runner has not proved that it has the key of this machine")
-        await self._store.enrol_machine(namespace, machine, hello.key)
+        await self._store.enrol_machine(namespace, machine, hello.key, limit=self._max_machines)
 
     async def _run_connection(self, transport: RunnerTransport, namespace: str, hello: Hello) -> None:
         machine = hello.machine

@@ -120,12 +120,14 @@ class SessionCreator:
         delivery: MessageDelivery,
         tasks: BackgroundTasks,
         metrics: Metrics,
+        max_sessions: int,
     ) -> None:
         self._store = store
         self._links = links
         self._delivery = delivery
         self._tasks = tasks
         self._metrics = metrics
+        self._max_sessions = max_sessions
         self._running = RunningCreations()
 
     async def create_requested(
@@ -188,7 +190,7 @@ class SessionCreator:
         log.add(f"{machine.name or machine.host} is online")
         log.step = "create"
         item = None if new.prompt is None else _first_message(new.prompt, caller)
-        await self._store.begin_session(namespace, spec.without_secrets)
+        await self._store.begin_session(namespace, spec.without_secrets, limit=self._max_sessions)
         reply: Reply | None = None
         try:
             if new.copy_log is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from farsteer.core.api import AgentOnMachine, AgentsResponse, AgentView, MachinesResponse, MachineView
+from farsteer.core.api import AgentOnMachine, AgentsResponse, AgentView, Done, MachinesResponse, MachineView
 from farsteer.core.capabilities import Capabilities
 from farsteer.hub.auth.caller import Caller, Scope
 from farsteer.hub.rules.view import SessionRow
-from farsteer.hub.store.base import Store
+from farsteer.hub.store.base import SessionFilter, Store
+
+_PAGE = 200
 
 
 class Machines:
@@ -21,6 +23,24 @@ class Machines:
     async def get(self, caller: Caller, machine_id: str) -> MachineView:
         caller.require(Scope.READ)
         return await self._store.get_machine(caller.namespace, machine_id)
+
+    async def remove(self, caller: Caller, machine_id: str, *, delete_sessions: bool = False) -> Done:
+        """Forget a machine that is not connected, and its key; with `delete_sessions` also its sessions.
+
+        It may connect again, as a new machine, while its token is valid. What its runner still has of the deleted
+        sessions is deleted then. Raises Conflict if it is connected, or has sessions that are not to be deleted.
+        """
+        caller.require(Scope.ADMIN)
+        machine = await self._store.get_machine(caller.namespace, machine_id)
+        where = SessionFilter(machine_id=machine_id)
+        while delete_sessions and not machine.active:
+            rows = await self._store.list_sessions(caller.namespace, where, limit=_PAGE, after=None)
+            for row in rows:
+                await self._store.delete_session(caller.namespace, row.id)
+            if len(rows) < _PAGE:
+                break
+        await self._store.remove_machine(caller.namespace, machine_id)
+        return Done()
 
     async def agents(self, caller: Caller) -> AgentsResponse:
         """Return each agent once, with the active machines that know it. Available agents come first."""

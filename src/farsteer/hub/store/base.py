@@ -37,6 +37,7 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.rules.fork import CopyProgress
 from farsteer.hub.rules.log import AppendResult, AppendStatus
+from farsteer.hub.rules.quota import NamespaceTotals
 from farsteer.hub.rules.rewind import RewindPoint, RewindResult
 from farsteer.hub.rules.session import ConnectedMachine
 from farsteer.hub.rules.view import SessionRow
@@ -202,10 +203,10 @@ class Store(Protocol):
 
     # -- sessions
 
-    async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
+    async def begin_session(self, namespace: str, spec: SessionSpec, *, limit: int | None = None) -> None:
         """Store a session in creation: it accepts entries and is not visible.
 
-        Raises Conflict if a session has this id or ever had it.
+        Raises Conflict if a session has this id or ever had it, and QuotaExceeded if there are `limit` sessions.
         """
         ...
 
@@ -336,12 +337,15 @@ class Store(Protocol):
 
     # -- machines
 
-    async def enrol_machine(self, namespace: str, machine: MachineInfo, key: bytes) -> None:
+    async def enrol_machine(
+        self, namespace: str, machine: MachineInfo, key: bytes, *, limit: int | None = None
+    ) -> None:
         """Store a machine that is not known yet, with its public key. A known one must have this key.
 
         A machine that was stored by a version without keys takes the first key it comes with.
 
         Raises Forbidden if the machine has another key or belongs to another namespace; which of the two is not said.
+        Raises QuotaExceeded for a new machine if the namespace has `limit` machines.
         """
         ...
 
@@ -363,6 +367,12 @@ class Store(Protocol):
         ...
 
     async def get_machine(self, namespace: str, machine_id: str) -> MachineView: ...
+
+    async def remove_machine(self, namespace: str, machine_id: str) -> None:
+        """Forget a machine and its key. Raises Conflict if it is connected or has sessions."""
+        ...
+
+    async def count_totals(self, namespace: str) -> NamespaceTotals: ...
 
     # -- tokens
 

@@ -9,6 +9,7 @@ from farsteer.agents.base import Adapter
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.agents.process.user import AgentUser
 from farsteer.core.wire import WireStruct
+from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
 
 
@@ -49,6 +50,7 @@ class ActorContext:
     agent_dir: str = ""
     """Where the agent's process keeps its files, if that is not `state_dir`."""
     directories: SessionDirectories = field(default_factory=SessionDirectories)
+    places: AgentPlaces = field(default_factory=AgentPlaces)
 
     def environment(self) -> dict[str, str]:
         """Return the part of the runner's current environment that the agent may see."""

@@ -94,6 +94,7 @@ class LaunchHandle:
         plan = self.plan
         try:
             self._check_directories(plan)
+            self._context.places.take(plan.session_id)
             launch = await self._context.adapter.start(plan, self._mailbox.sink(plan.generation))
         except asyncio.CancelledError:
             self._report_failure(AgentError("the start was cancelled"))

@@ -99,8 +99,8 @@ class Launcher:
             await self._promote(self.current)
 
     async def prewarm(self) -> None:
-        """Start a process in advance, unless there is one or the last starts have failed."""
-        if self.current is None and not self._prewarm.has_given_up:
+        """Start a process in advance, unless there is one, the last starts have failed or the machine is full."""
+        if self.current is None and not self._prewarm.has_given_up and self._context.places.has_spare:
             self._prewarm.disarm()
             await self._start(prewarmed=True)
 
@@ -194,7 +194,7 @@ class Launcher:
         handle, error = self.current, mail.error
         if handle is None or handle.generation != mail.generation:
             return None
-        self.current = None
+        self._forget_current()
         if handle.prewarmed:
             if handle.stop_reason is None:
                 self._prewarm.count_failure()
@@ -268,7 +268,7 @@ class Launcher:
 
     def _process_exited(self, handle: LaunchHandle, exited: Exited) -> None:
         """The process is gone, and its turn has ended."""
-        self.current = None
+        self._forget_current()
         if not handle.prewarmed:
             self._log.add(
                 ev.LaunchEnd(
@@ -285,6 +285,10 @@ class Launcher:
         if handle.stop_reason is None:
             _resolve_all(self._waiting_for_ready, AgentError(exited.reason, code=ErrorCode.AGENT_DIED))
         _resolve_all(self._waiting_for_stop)
+
+    def _forget_current(self) -> None:
+        self.current = None
+        self._context.places.release(self._spec.id)
 
     def close(self) -> None:
         """Answer whoever still waits for a process."""

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import Forbidden, NotFound
+from farsteer.core.errors import Conflict, Forbidden, NotFound, QuotaExceeded
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import OWNER_ID, new_id
 from farsteer.hub.rules.view import session_view
@@ -156,6 +156,51 @@ class AccessContracts(StoreContracts):
         assert connected.stored_seqs == {live.session_id: 3, creating.session_id: 0}
         assert connected.deleted == [deleted.session_id, failed.session_id]
         assert connected.unknown == [refused.session_id, never]
+
+    @contract
+    async def test_a_machine_that_is_gone_is_removed_with_its_key(self, harness: StoreHarness) -> None:
+        store, machine = harness.store, harness.machine
+        with pytest.raises(Conflict):
+            await store.remove_machine(NAMESPACE, machine.id)
+        log = await harness.create_session()
+        await harness.disconnect()
+        with pytest.raises(Conflict):
+            await store.remove_machine(NAMESPACE, machine.id)
+        await store.delete_session(NAMESPACE, log.session_id)
+        with pytest.raises(NotFound):
+            await store.remove_machine(OTHER_NAMESPACE, machine.id)
+        await store.remove_machine(NAMESPACE, machine.id)
+        assert await store.list_machines(NAMESPACE) == []
+        told = [event.type for event in (await store.read_feed(NAMESPACE, 0)).events]
+        assert (told.count("machine-removed"), told.count("machine-updated")) == (1, 0)
+        await store.enrol_machine(NAMESPACE, machine, OTHER_KEY)
+        named = {log.session_id: 0}
+        connected = await store.connect_machine(NAMESPACE, machine, named, link_id=NEXT_LINK)
+        assert connected.deleted == [log.session_id]
+
+    # -- quotas
+
+    @contract
+    async def test_machines_are_limited_by_namespace(self, harness: StoreHarness) -> None:
+        store = harness.store
+        with pytest.raises(QuotaExceeded):
+            await store.enrol_machine(NAMESPACE, new_machine(), OTHER_KEY, limit=1)
+        await store.enrol_machine(NAMESPACE, harness.machine, KEY, limit=1)
+        await store.enrol_machine(OTHER_NAMESPACE, new_machine(), OTHER_KEY, limit=1)
+        assert (await store.count_totals(NAMESPACE)).machines == 1
+
+    @contract
+    async def test_sessions_are_limited_by_namespace(self, harness: StoreHarness) -> None:
+        store = harness.store
+        live, creating = await harness.create_session(), await harness.begin_session()
+        with pytest.raises(QuotaExceeded):
+            await store.begin_session(NAMESPACE, harness.new_spec(), limit=2)
+        assert (await store.count_totals(NAMESPACE)).sessions == 2
+        assert (await store.count_totals(OTHER_NAMESPACE)).sessions == 0
+        await store.discard_session(creating.session_id, keep_tombstone=True)
+        await store.begin_session(NAMESPACE, harness.new_spec(), limit=2)
+        await store.delete_session(NAMESPACE, live.session_id)
+        await store.begin_session(NAMESPACE, harness.new_spec(), limit=2)
 
     # -- tokens
 

@@ -46,12 +46,17 @@ _COUNT_OPEN = (
 )
 
 
+def queued_bytes(db: sqlite3.Connection, namespace: str) -> int:
+    """Return the size of all messages that wait in a namespace."""
+    row = db.execute("SELECT bytes FROM queued WHERE namespace = ?", (namespace,)).fetchone()
+    return 0 if row is None else row[0]
+
+
 def insert(tx: Transaction, namespace: str, session_id: str, item: QueueItem, limits: QueueLimits) -> int:
     """Store a new item. Return how many are before it. Raises as `check_room` does."""
     whole, summary = encode(item), summarize(item)
     count, size = tx.db.execute(_COUNT_OPEN, (session_id,)).fetchone()
-    row = tx.db.execute("SELECT bytes FROM queued WHERE namespace = ?", (namespace,)).fetchone()
-    check_room(len(whole), QueuedTotals(count, size, 0 if row is None else row[0]), limits)
+    check_room(len(whole), QueuedTotals(count, size, queued_bytes(tx.db, namespace)), limits)
     n = tx.db.execute(
         "INSERT INTO items (id, session_id, namespace, local_id, state, size, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
         (

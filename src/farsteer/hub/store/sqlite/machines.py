@@ -9,9 +9,10 @@ from typing import Any
 
 from farsteer.core.api import MachineView
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.errors import ErrorCode, Forbidden, NotFound
+from farsteer.core.errors import Conflict, ErrorCode, Forbidden, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.wire import decode, encode
+from farsteer.hub.rules.quota import check_quota
 from farsteer.hub.rules.session import ConnectedMachine, SessionPhase, compare_sessions
 from farsteer.hub.rules.view import encode_status_change
 from farsteer.hub.store.sqlite.transaction import Transaction
@@ -21,9 +22,10 @@ _logger = logging.getLogger(__name__)
 _SELECT = "SELECT id, active, active_at, created_at, info FROM machines"
 
 
-def enrol(tx: Transaction, namespace: str, machine: MachineInfo, key: bytes) -> None:
+def enrol(tx: Transaction, namespace: str, machine: MachineInfo, key: bytes, limit: int | None) -> None:
     row = tx.db.execute("SELECT namespace, key FROM machines WHERE id = ?", (machine.id,)).fetchone()
     if row is None:
+        check_quota("machines", count(tx.db, namespace), limit)
         tx.db.execute(
             "INSERT INTO machines (id, namespace, active, active_at, created_at, info, key)"
             " VALUES (?, ?, 0, ?, ?, ?, ?)",
@@ -37,6 +39,26 @@ def enrol(tx: Transaction, namespace: str, machine: MachineInfo, key: bytes) -> 
         )
     elif row[1] is None:
         tx.db.execute("UPDATE machines SET key = ? WHERE id = ?", (key, machine.id))
+
+
+def remove(tx: Transaction, namespace: str, machine_id: str) -> None:
+    if read(tx.db, namespace, machine_id).active:
+        raise Conflict("this machine is connected: stop its runner first")
+    left = tx.db.execute(
+        "SELECT count(*) FROM sessions WHERE machine_id = ? AND namespace = ? AND phase IN ('live', 'creating')",
+        (machine_id, namespace),
+    ).fetchone()[0]
+    if left:
+        raise Conflict(
+            f"this machine has {left} sessions: delete them, or remove it with ?sessions=delete",
+            sessions=left,
+        )
+    tx.db.execute("DELETE FROM machines WHERE id = ?", (machine_id,))
+    tx.publish_latest(namespace, "machine-removed", machine_id, None)
+
+
+def count(db: sqlite3.Connection, namespace: str) -> int:
+    return db.execute("SELECT count(*) FROM machines WHERE namespace = ?", (namespace,)).fetchone()[0]
 
 
 def connect(

@@ -169,4 +169,6 @@ MIGRATIONS: tuple[Migration, ...] = (
         END;
         """,
     ),
+    # To count the sessions of a namespace, which may have many tombstones.
+    Migration(10, "CREATE INDEX sessions_creating ON sessions (namespace) WHERE phase = 'creating'"),
 )

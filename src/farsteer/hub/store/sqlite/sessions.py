@@ -14,6 +14,7 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.rules.queue import QueueLimits, combined_queue
+from farsteer.hub.rules.quota import check_quota
 from farsteer.hub.rules.session import SessionPhase, first_state, phase_after_discard
 from farsteer.hub.rules.view import SessionRow, session_view
 from farsteer.hub.store.base import Resolution, SessionFilter, StoredResponse
@@ -182,7 +183,17 @@ def _like_pattern(text: str) -> str:
 # -- creation
 
 
-def begin(tx: Transaction, namespace: str, spec: SessionSpec) -> None:
+def count(db: sqlite3.Connection, namespace: str) -> int:
+    """Return how many sessions a namespace has, those in creation included."""
+    # Two queries, because each phase has an index of its own.
+    query = "SELECT (SELECT count(*) FROM sessions WHERE namespace = ?1 AND phase = 'live')"
+    query += " + (SELECT count(*) FROM sessions WHERE namespace = ?1 AND phase = 'creating')"
+    return db.execute(query, (namespace,)).fetchone()[0]
+
+
+def begin(tx: Transaction, namespace: str, spec: SessionSpec, limit: int | None) -> None:
+    if limit is not None:
+        check_quota("sessions", count(tx.db, namespace), limit)
     inserted = tx.db.execute(
         "INSERT OR IGNORE INTO sessions (id, namespace, machine_id, phase, created_at, updated_at, spec)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",

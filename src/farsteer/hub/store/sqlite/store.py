@@ -18,6 +18,7 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import Feed, SyncEvent
 from farsteer.hub.rules.queue import QueueLimits
+from farsteer.hub.rules.quota import NamespaceTotals
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.store.base import (
     AcceptedItem,
@@ -192,8 +193,8 @@ class SqliteStore:
 
     # -- sessions
 
-    async def begin_session(self, namespace: str, spec: SessionSpec) -> None:
-        await self._change(lambda tx: sessions.begin(tx, namespace, spec))
+    async def begin_session(self, namespace: str, spec: SessionSpec, *, limit: int | None = None) -> None:
+        await self._change(lambda tx: sessions.begin(tx, namespace, spec, limit))
 
     async def visible_ranges(self, namespace: str, session_id: str, upto: int | None) -> list[SeqRange]:
         return await self._read(lambda db: entries.visible_ranges(db, namespace, session_id, upto))
@@ -303,8 +304,10 @@ class SqliteStore:
 
     # -- machines
 
-    async def enrol_machine(self, namespace: str, machine: MachineInfo, key: bytes) -> None:
-        await self._change(lambda tx: machines.enrol(tx, namespace, machine, key))
+    async def enrol_machine(
+        self, namespace: str, machine: MachineInfo, key: bytes, *, limit: int | None = None
+    ) -> None:
+        await self._change(lambda tx: machines.enrol(tx, namespace, machine, key, limit))
 
     async def connect_machine(
         self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
@@ -323,6 +326,18 @@ class SqliteStore:
 
     async def get_machine(self, namespace: str, machine_id: str) -> MachineView:
         return await self._read(lambda db: machines.read(db, namespace, machine_id))
+
+    async def remove_machine(self, namespace: str, machine_id: str) -> None:
+        await self._change(lambda tx: machines.remove(tx, namespace, machine_id))
+
+    async def count_totals(self, namespace: str) -> NamespaceTotals:
+        return await self._read(
+            lambda db: NamespaceTotals(
+                sessions.count(db, namespace),
+                machines.count(db, namespace),
+                items.queued_bytes(db, namespace),
+            )
+        )
 
     # -- tokens
 

@@ -27,7 +27,7 @@ class Transaction:
     def publish(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
         self._publish(namespace, type, subject, None, payload)
 
-    def publish_latest(self, namespace: str, type: str, subject: str, payload: bytes) -> None:
+    def publish_latest(self, namespace: str, type: str, subject: str, payload: bytes | None) -> None:
         """Publish an event that makes the subject's previous one of this kind obsolete: it replaces that row."""
         self._publish(namespace, type, subject, _LATEST, payload)
 
