@@ -104,3 +104,22 @@ async def test_a_conversation_is_rewound_forked_and_exported(hub: Stack, run_com
         refused = await run_command("sessions", *argv)
         assert refused.code in (1, 2), argv
         assert said in refused.err
+
+
+async def test_a_hostile_message_does_not_control_the_terminal(hub: Stack, run_command: RunCommand) -> None:
+    account = await hub.sign_in()
+    session = await hub.create(account)
+    evil = "say \x1b]0;owned\x07\x9b2J\u202etxt.exe"
+    log = await account.turn(session, evil)
+    seq = str(next(entry["seq"] for entry in log if entry["content"]["kind"] == "user_message"))
+    for arguments in (
+        ["sessions"], ["sessions", "--json"], ["sessions", "show", session], ["sessions", "show", session, "--json"],
+        ["sessions", "log", session], ["sessions", "log", session, "--json"], ["sessions", "export", session],
+        ["sessions", "export", session, "--format", "markdown"], ["sessions", "rewind", session, seq],
+    ):  # fmt: skip
+        result = await run_command(*arguments)
+        assert result.code == 0, result.err
+        assert "owned" in result.out
+        assert all(line.isprintable() for line in result.out.split("\n")), arguments
+        if arguments[1:2] == ["log"] and "--json" in arguments:
+            assert json.loads(result.out)["content"]["text"] == evil

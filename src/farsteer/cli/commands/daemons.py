@@ -43,7 +43,8 @@ command line, where other users could see it. A lost connection is re-establishe
 stops the runner and its agents.
 
 runner.toml in the home directory restricts the sessions of this machine: `roots`
-lists the directories they may use, `agents` the agents to prefer, best first.
+lists the directories they may use, `agents` the agents to prefer, best first,
+`live_agents` is how many agents may run at a time (default: 2000).
 If root runs the runner, `run_as` names the user that agents run as.
 """
 

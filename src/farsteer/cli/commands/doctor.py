@@ -183,7 +183,7 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
                 "" if same else "the versions differ: update the older one",
             )
             machines = await client.machines()
-            limits = await client.limits()
+            limits = await client.limits() if same else []
     except Unavailable as error:
         yield Check(
             Grade.FAIL, f"hub: {error.message}", "start it with `farsteer up`, or correct the address"
@@ -198,7 +198,8 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
         yield Check(Grade.OK, f"{len(active)} of {len(machines)} machines connected: {names}")
     else:
         yield Check(Grade.WARN, "no machine is connected to the hub", "`farsteer runner` connects one")
-    yield check_limits(limits)
+    if limits:
+        yield check_limits(limits)
 
 
 def check_limits(limits: Sequence[LimitView]) -> Check:
