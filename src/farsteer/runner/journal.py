@@ -255,3 +255,4 @@ class Journal:
                 db.execute(statement, (session,))
 
         await self._writer.run(write)
+        await self._writer.erase()

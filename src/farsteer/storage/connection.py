@@ -28,6 +28,9 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     _create_private(path)
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
+        if path.stat().st_size == 0:
+            # Before anything else that writes to a new database (see `free_space`).
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         for pragma in _PRAGMAS if query_only else (*_PRAGMAS, *_WRITER_PRAGMAS):
             connection.execute(pragma)
         if query_only:

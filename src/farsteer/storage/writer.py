@@ -17,7 +17,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from farsteer.core.errors import Unavailable
+from farsteer.storage import free_space
 from farsteer.storage.connection import connect
+from farsteer.storage.free_space import FreeSpace
 from farsteer.storage.migrations import Migration, migrate
 
 T = TypeVar("T")
@@ -71,6 +73,7 @@ class Writer:
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._room = asyncio.Semaphore(max_waiting)
         self._closed = False
+        self._erasure_requested = False
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(
@@ -117,6 +120,14 @@ class Writer:
         """Submit `work`, wait for the commit and return the result."""
         return await (await self.submit(work, then))
 
+    async def erase(self) -> None:
+        """Let what was deleted so far disappear from the files, in the background. Returns at once."""
+
+        def request(_: sqlite3.Connection) -> None:
+            self._erasure_requested = True
+
+        await self.submit(request)
+
     async def close(self) -> None:
         """Finish queued jobs and refuse new ones. Idempotent."""
         if not self._closed:
@@ -137,6 +148,7 @@ class Writer:
             db = connect(path)
             try:
                 migrate(db, migrations)
+                free_space.prepare(db, path)
             except BaseException:
                 db.close()
                 raise
@@ -152,9 +164,12 @@ class Writer:
             self._loop.call_soon_threadsafe(_complete, self._ended)
 
     def _serve(self, db: sqlite3.Connection) -> None:
+        space = FreeSpace(db)
+        # A process that was killed may have left an erasure unfinished.
+        space.erase()
         last = False
         while not last:
-            job = self._jobs.get()
+            job = self._next_job(space)
             batch: list[_Job[Any]] = []
             while job is not None:
                 batch.append(job)
@@ -169,6 +184,19 @@ class Writer:
             if batch:
                 self._commit(db, batch)
                 self._loop.call_soon_threadsafe(self._deliver, batch)
+
+    def _next_job(self, space: FreeSpace) -> _Job[Any] | None:
+        """Wait for a job, and give back free space meanwhile."""
+        while True:
+            if self._erasure_requested:
+                self._erasure_requested = False
+                space.erase()
+            if not self._jobs.empty() and not space.is_overdue:
+                return self._jobs.get()
+            delay = space.step()
+            with suppress(Empty):
+                if delay != 0:
+                    return self._jobs.get(timeout=delay)
 
     def _commit(self, db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
         try:

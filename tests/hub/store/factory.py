@@ -27,5 +27,13 @@ class SqliteFactory:
     async def crash(self, store: Store) -> None:
         crashed = self.path.parent
         self._crashes += 1
-        await asyncio.to_thread(shutil.copytree, crashed, self.path.parent)
+        await asyncio.to_thread(_copy, crashed, self.path.parent)
         await store.close()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the log first: a checkpoint may begin at any time, and moves what is in the log to the database."""
+    target.mkdir()
+    for name in ("hub.db-wal", "hub.db"):
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)

@@ -26,8 +26,25 @@ _RESPONSES_KEPT_MS = 7 * 86_400_000
 _MAX_WHOLE_BYTES = 32 * 1024 * 1024
 """How much of large approvals is read at once. The others are shown as summaries."""
 
-_PURGE_ROWS = 2000
-"""How many rows one transaction of a purge removes, so that a long log does not hold up the writer."""
+_PURGE_ROWS = 1000
+_PURGE_BYTES = 4 * 1024 * 1024
+"""How much one transaction of a purge removes, so that a long log does not hold up the writer."""
+
+_PURGED = (
+    (
+        "SELECT n, size FROM items WHERE session_id = ? LIMIT ?",
+        "DELETE FROM items WHERE session_id = ? AND n = ?",
+    ),
+    (
+        "SELECT cursor, coalesce(length(body), 0) FROM log WHERE subject = ? AND type != 'session-removed' LIMIT ?",
+        "DELETE FROM log WHERE subject = ? AND cursor = ?",
+    ),
+    (
+        "SELECT seq, length(body) FROM copies WHERE session_id = ? LIMIT ?",
+        "DELETE FROM copies WHERE session_id = ? AND seq = ?",
+    ),
+)
+"""The rows of a session by their keys and sizes, and how to remove one."""
 
 _SELECT = (
     "SELECT s.id, s.namespace, s.machine_id, coalesce(m.active, 0), s.seq, s.created_at, s.updated_at,"
@@ -300,7 +317,6 @@ def delete(tx: Transaction, namespace: str, session_id: str) -> str:
         " last_message = NULL, pending = 0, spec = NULL, state = NULL, updated_at = ? WHERE id = ?",
         (SessionPhase.PURGING.value, tx.now, session_id),
     )
-    tx.db.execute("DELETE FROM items WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
     # The sums keep what it used.
@@ -310,20 +326,17 @@ def delete(tx: Transaction, namespace: str, session_id: str) -> str:
 
 
 def purge(tx: Transaction, session_id: str) -> bool:
-    """Remove some entries of a deleted session. Return whether all are gone."""
-    gone = tx.db.execute(
-        "DELETE FROM log WHERE cursor IN"
-        " (SELECT cursor FROM log WHERE subject = ? AND type != 'session-removed' LIMIT ?)",
-        (session_id, _PURGE_ROWS),
-    ).rowcount
-    if gone < _PURGE_ROWS:
-        gone += tx.db.execute(
-            "DELETE FROM copies WHERE session_id = ? AND seq IN"
-            " (SELECT seq FROM copies WHERE session_id = ? LIMIT ?)",
-            (session_id, session_id, _PURGE_ROWS - gone),
-        ).rowcount
-    if gone == _PURGE_ROWS:
-        return False
+    """Remove some rows of a deleted session. Return whether all are gone."""
+    room = _PURGE_BYTES
+    for select, delete in _PURGED:
+        rows = tx.db.execute(select, (session_id, _PURGE_ROWS)).fetchall()
+        for key, size in rows:
+            tx.db.execute(delete, (session_id, key))
+            room -= size
+            if room <= 0:
+                return False
+        if len(rows) == _PURGE_ROWS:
+            return False
     _set_phase(tx, session_id, SessionPhase.DELETED)
     return True
 

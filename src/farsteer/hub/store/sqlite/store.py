@@ -260,6 +260,7 @@ class SqliteStore:
     async def _purge(self, session_id: str) -> None:
         while not await self._change(lambda tx: sessions.purge(tx, session_id)):
             pass
+        await self._writer.erase()
 
     async def find_resolution(self, namespace: str, session_id: str, approval_id: str) -> Resolution | None:
         return await self._read(lambda db: sessions.resolution(db, namespace, session_id, approval_id))
