@@ -57,14 +57,14 @@ test: lint types ## lint, types and all tests that need no vendor CLI
 	@$(PYTEST) -m "not faults and not vendor" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
-test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions
-	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/faces/acp/test_soak.py </dev/null
+test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions, a short fuzz
+	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/faces/acp/test_soak.py </dev/null
 
 # SECONDS of all faces together, SEED=7 for other mutations, FACE=acp for one face (http, rest, sse, socketio, acp, link,
-# stdio, agent, all).
+# stdio, agent, all), FIRST=620 to begin with that attack.
 SECONDS ?= 300
 fuzz: setup ## mutated input for every face of real processes, beside a client that must never fail
-	@FUZZ_SECONDS=$(SECONDS) FUZZ_FACE=$(FACE) $(PYTEST) -m faults -rP $(if $(SEED),--endurance-seed $(SEED)) tests/fuzz </dev/null
+	@FUZZ_SECONDS=$(SECONDS) FUZZ_FACE=$(FACE) FUZZ_FIRST=$(FIRST) $(PYTEST) -m faults -rP $(if $(SEED),--endurance-seed $(SEED)) tests/fuzz </dev/null
 
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null

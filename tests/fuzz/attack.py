@@ -13,7 +13,7 @@ from typing import Any
 from tests.fuzz.mutator import Mutator
 from tests.fuzz.target import Target
 
-_KEPT_FRAMES = 4000
+_KEPT_ATTACKS = 1000
 _KEPT_BYTES = 64 * 1024 * 1024
 
 
@@ -22,32 +22,43 @@ class Defect(AssertionError):
 
 
 class Frames:
-    """The last frames that were sent, to be written to a file if something fails."""
+    """What the last attacks have sent, and those that found a defect: written to a file if something fails."""
 
     def __init__(self) -> None:
-        self._frames: deque[tuple[str, bytes]] = deque()
+        self._attacks: deque[tuple[str, list[bytes]]] = deque()
         self._bytes = 0
+        self._found: dict[str, list[bytes]] = {}
         self.count = 0
         self.sent_bytes = 0
 
-    def add(self, attack: str, data: bytes) -> None:
-        self._frames.append((attack, data))
-        self._bytes += len(data)
+    def begin(self, attack: str) -> list[bytes]:
+        """Return the list for the frames of an attack."""
+        frames: list[bytes] = []
+        self._attacks.append((attack, frames))
+        return frames
+
+    def add(self, frames: list[bytes], data: bytes) -> None:
+        frames.append(data)
         self.count += 1
         self.sent_bytes += len(data)
-        while len(self._frames) > _KEPT_FRAMES or self._bytes > _KEPT_BYTES:
-            self._bytes -= len(self._frames.popleft()[1])
+        self._bytes += len(data)
+        while self._bytes > _KEPT_BYTES or len(self._attacks) > _KEPT_ATTACKS:
+            self._bytes -= sum(map(len, self._attacks.popleft()[1]))
+
+    def keep(self, attack: str, frames: list[bytes]) -> None:
+        self._found[attack] = frames
 
     def write(self, path: Path) -> None:
         """One line of JSON for each frame. Bytes that are not UTF-8 are in base64."""
         with path.open("w") as file:
-            for attack, data in self._frames:
-                line: dict[str, Any] = {"attack": attack}
-                try:
-                    line["text"] = data.decode()
-                except UnicodeDecodeError:
-                    line["base64"] = base64.b64encode(data).decode()
-                file.write(json.dumps(line) + "\n")
+            for attack, frames in ({**dict(self._attacks), **self._found}).items():
+                for data in frames:
+                    line: dict[str, Any] = {"attack": attack}
+                    try:
+                        line["text"] = data.decode()
+                    except UnicodeDecodeError:
+                        line["base64"] = base64.b64encode(data).decode()
+                    file.write(json.dumps(line) + "\n")
 
 
 class Attack:
@@ -60,12 +71,14 @@ class Attack:
         """The attacks of one worker come one after the other."""
         self.target = target
         self.mutator = Mutator(f"{seed} {face} {number}")
-        self._frames = frames
+        self._all_frames = frames
+        self._frames = frames.begin(self.name)
 
     def sent(self, data: bytes) -> None:
-        self._frames.add(self.name, data)
+        self._all_frames.add(self._frames, data)
 
     def fail(self, what: str) -> Defect:
+        self._all_frames.keep(self.name, self._frames)
         return Defect(f"attack {self.name}: {what}")
 
 

@@ -25,11 +25,12 @@ _ENOUGH = 10
 
 
 class Campaign:
-    def __init__(self, faces: dict[str, Play], seed: int, seconds: float) -> None:
+    def __init__(self, faces: dict[str, Play], seed: int, seconds: float, first: int = 0) -> None:
+        """`first` is the number of the first attack, to repeat one that found something."""
         self._faces = faces
         self._seed = seed
         self._seconds = seconds
-        self._numbers = {face: itertools.count() for face in faces}
+        self._numbers = {face: itertools.count(first) for face in faces}
         self.frames = Frames()
         self._defects: dict[str, str] = {}
         """Each kind of defect once, by its text without ids and numbers."""

@@ -1,6 +1,6 @@
 """Mutated input on every face stops nothing, fills nothing, breaks nothing, and disturbs no other client.
 
-`make fuzz SECONDS=600 SEED=7 FACE=acp` runs longer, others, or one face.
+`make fuzz SECONDS=600 SEED=7 FACE=acp FIRST=620` runs longer, others, one face, or begins with a certain attack.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from tests.fuzz.campaign import Campaign
 
 SECONDS = float(os.environ.get("FUZZ_SECONDS") or 70)
 """Of all campaigns together."""
+FIRST = int(os.environ.get("FUZZ_FIRST") or 0)
 CHOSEN = (os.environ.get("FUZZ_FACE") or ",".join([*ATTACKS, "all"])).split(",")
 
 
@@ -29,7 +30,7 @@ async def test_mutated_input_disturbs_nothing(
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     seconds = SECONDS * min(workers, len(CHOSEN)) / len(CHOSEN)
     faces = ATTACKS if face == "all" else {face: ATTACKS[face]}
-    campaign = Campaign(faces, endurance_seed, seconds)
+    campaign = Campaign(faces, endurance_seed, seconds, FIRST)
     try:
         print(await campaign.run(tmp_path))
     except BaseException:

@@ -54,6 +54,9 @@ class WebSocketWire(Wire):
     _message: asyncio.Future[bytes] | None = None
     """The message that is being read. It is read to its end, however short a time `receive` waits."""
 
+    is_out_of_step = False
+    """Bytes that are no frame were sent: the server may take what follows for the rest of a long one."""
+
     async def upgrade(self, path: str, headers: Mapping[str, str]) -> bool:
         """Complete the handshake of the websocket. Returns False if it is refused."""
         lines = [
@@ -100,6 +103,7 @@ class WebSocketWire(Wire):
         elif kind < 0.99:
             await self.frame(first, body[:200], masked=False)
         else:
+            self.is_out_of_step = True
             await self.send(mutator.random.randbytes(mutator.pick((1, 2, 14, 200))))
 
     async def receive(self, seconds: float) -> bytes | None:

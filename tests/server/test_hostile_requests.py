@@ -242,6 +242,30 @@ async def test_a_client_that_leaves_before_its_websocket_is_accepted_is_no_error
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+async def test_refused_websockets_are_no_errors(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": []})
+        await send({"type": "websocket.http.response.body", "body": b"no"})
+
+    async with serving(refuse) as port, connected(port) as client:
+        client.send(handshake())
+        assert (await client.wait_closed()).startswith(b"HTTP/1.1 401")
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def test_a_request_that_is_refused_between_two_turns_is_refused_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farsteer.server.uvicorn_protocols._TURN_SECONDS", -1.0)
+    async with serving(EchoApp(), ServerLimits(body_timeout=0.05)) as port:
+        for _ in range(20):
+            async with connected(port) as client:
+                client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+                client.send(b"1\r\nx\r\n" * 3000 + b"zz\r\n" * 3)
+                assert (await client.wait_closed()).startswith(b"HTTP/1.1 4")
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
 INVALID_FRAMES = {
     "not masked": b"\x81\x01x",
     "reserved bits": frame(0xF1, b"x"),

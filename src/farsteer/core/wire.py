@@ -58,3 +58,13 @@ def _invalid(error: RecursionError | UnicodeDecodeError) -> InvalidJson:
 def to_builtins(value: Any) -> Any:
     """Return the value as dicts, lists and scalars that can be encoded as JSON."""
     return msgspec.to_builtins(value)
+
+
+def is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

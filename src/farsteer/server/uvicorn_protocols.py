@@ -28,6 +28,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 
 from farsteer.core.errors import BadRequest, FarsteerError, HeadersTooLarge, RequestTimeout, Unavailable
+from farsteer.core.wire import is_utf8
 from farsteer.server.client_address import TrustedProxies, address_group
 from farsteer.server.connection_limit import ConnectionLimit
 from farsteer.server.limits import ServerLimits, file_limit
@@ -292,7 +293,7 @@ class HttpConnection(Connection, HttpToolsProtocol):
             self._refuse(error)
 
     def _continue(self) -> None:
-        if not self.transport.is_closing():
+        if not self.transport.is_closing() and not self._is_refused:
             self.flow.resume_reading()
             self._parse()
 
@@ -324,8 +325,7 @@ class HttpConnection(Connection, HttpToolsProtocol):
         self.log_bad_input(f"sent an invalid request: {error.message}")
         cycle = self._unanswered
         if cycle is not None:
-            cycle.disconnected = True
-            cycle.waiting_for_100_continue = False
+            cycle.disconnected, cycle.waiting_for_100_continue = True, False
             cycle.message_event.set()
         if cycle is not None and cycle.response_started:
             self.abort()
@@ -334,6 +334,7 @@ class HttpConnection(Connection, HttpToolsProtocol):
         if self.transport.is_closing():
             return
         # Closing at once would discard the answer, because the client may still be sending.
+        self.flow.resume_reading()
         self.transport.write_eof()
         self._timer.start(self.shared.limits.close_timeout, self.abort)
 
@@ -403,11 +404,6 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
             self.read_paused = False
             self.transport.resume_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        # A client that has left waits for no answer. Otherwise uvicorn logs an error.
-        self.handshake_complete = True
-
     def handle_cont(self, event: Frame) -> None:
         # One buffer, because a list of tiny fragments takes many times their size.
         self._fragments += event.data
@@ -417,7 +413,7 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
             self.send_receive_event_to_app()
 
     def send_receive_event_to_app(self) -> None:
-        if self.curr_msg_data_type == "text" and not self.close_sent and not _is_utf8(self.frames[0]):
+        if self.curr_msg_data_type == "text" and not self.close_sent and not is_utf8(self.frames[0]):
             self.log_bad_input("sent a websocket message that is not UTF-8")
             if self.conn.close_sent is None:  # a close in the same read is answered already
                 self.conn.send_close(1007)
@@ -438,6 +434,14 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         assert not self.conn.extensions, "the server must run with ws_per_message_deflate=False"
         _store_connection(self.scope, self)
+        app = self.app
+
+        async def run_app(scope: Any, receive: Any, send: Any) -> None:
+            await app(scope, receive, send)
+            # A client that was refused or has left waits for nothing. Otherwise uvicorn logs an error for each.
+            self.handshake_complete = self.handshake_complete or self.transport.is_closing()
+
+        self.app = run_app
         await super().run_asgi()
 
     def _find_client(self) -> tuple[str, int] | None:
@@ -460,16 +464,6 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
         super().shutdown()
         # A client that does not read would delay the shutdown of the server.
         self.loop.call_later(_WEBSOCKET_SHUTDOWN_SECONDS, self.abort)
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _store_connection(scope: object, connection: Connection) -> None:

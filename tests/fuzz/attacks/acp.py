@@ -27,7 +27,8 @@ async def play(attack: Attack) -> None:
                 return
             await wire.send_oddly(json_rpc(mutator, messages))
             await wire.receive(0.002)
-        await _still_answers(attack, wire)
+        if not wire.is_out_of_step:
+            await _still_answers(attack, wire)
 
 
 async def _still_answers(attack: Attack, wire: WebSocketWire) -> None:
