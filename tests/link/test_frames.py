@@ -141,7 +141,7 @@ def test_deep_nesting_anywhere_ends_the_link(frame: bytes, depth: int) -> None:
         b'{"t":"reply","id":1,"result":[%b1]}' % (b"1," * 300_000),
         b'{"t":"reply","id":1,"error":{"code":"internal","message":"","details":{%b"":1}}}' % (b'"":1,' * 300_000),
         b'{"t":"events","session":"s","items":[%b[1,"",0]]}' % (b'[1,"",0],' * 300_000),
-        b'{"items":[],"session":"s","t":"events","state":{"queue":[%b0]}}' % (b"0," * 300_000),
+        b'{"t":"events","session":"s","items":[],"state":{"queue":[%b0]}}' % (b"0," * 300_000),
         b'{"t":"deltas","session":"s","deltas":[%b{}]}' % (DELTA * 30_000),
         b'{"t":"hello","sessions":{%b"":1}}' % (b'"":1,' * 300_000),
     ],
@@ -158,3 +158,8 @@ def test_a_frame_full_of_long_entries_is_read() -> None:
     entries = [EncodedEntry(seq=number, kind="tool_call", body=msgspec.Raw(body)) for number in range(20)]
     message = Events(session="s", entries=entries)
     assert receive(frames.encode_frame(message)) == message
+
+
+def test_a_long_frame_begins_with_its_type() -> None:
+    with pytest.raises(LinkClosed, match="begin with its type"):
+        receive(b'{"session":"s","items":[%b[1,"",0]],"t":"events"}' % (b'[1,"",0],' * 300_000))

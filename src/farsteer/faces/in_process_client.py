@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar
 
 import msgspec
 
 from farsteer.client.errors import hub_error
 from farsteer.client.live_events import Gap, LiveEvent, decode_event
 from farsteer.core import api
+from farsteer.core.errors import BadRequest
 from farsteer.core.events import Entry, decode_entries
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import QueueItem
 from farsteer.hub import Caller, CreationResult, Hub
 from farsteer.hub.feed import SyncEvent
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 _PAGE_SIZE = 200
 _MAX_QUEUED_EVENTS = 10_000
@@ -42,17 +46,17 @@ class InProcessClient:
         return (await self._hub.machines.list(self._caller)).machines
 
     async def create_session(self, request: api.CreateSession) -> api.SessionCreated:
-        return _created_session(await self._hub.sessions.create(self._caller, request))
+        return _created_session(await self._hub.sessions.create(self._caller, _checked(request)))
 
     async def fork(
         self, session_id: str, *, seq: int | None = None, title: str | None = None
     ) -> ForkedSession:
-        request = api.ForkSession(seq=seq, title=title)
+        request = _checked(api.ForkSession(seq=seq, title=title))
         forked = _created_session(await self._hub.forks.fork(self._caller, session_id, request))
         return ForkedSession(forked.session_id)
 
     async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
-        request = api.RewindSession(seq=seq, restore_files=restore_files)
+        request = _checked(api.RewindSession(seq=seq, restore_files=restore_files))
         return await self._hub.rewinds.rewind(self._caller, session_id, request)
 
     async def delete(self, session_id: str) -> None:
@@ -96,24 +100,27 @@ class InProcessClient:
         local_id: str | None = None,
     ) -> api.MessageAccepted:
         message = api.SendMessage(text=text, local_id=local_id or new_id(), attachments=list(attachments))
-        return await self._hub.messages.send(self._caller, session_id, message)
+        return await self._hub.messages.send(self._caller, session_id, _checked(message))
 
     async def answer(
         self, session_id: str, approval_id: str, decision: api.Approve | api.Deny | bool
     ) -> api.ApprovalAnswered:
         if isinstance(decision, bool):
             decision = api.Approve() if decision else api.Deny()
-        answer = decision.answer(self._caller.name)
+        answer = _checked(decision).answer(self._caller.name)
         return await self._hub.approvals.answer(self._caller, session_id, approval_id, answer)
 
     async def rename(self, session_id: str, title: str) -> None:
-        await self._hub.sessions.rename(self._caller, session_id, api.RenameSession(title=title))
+        await self._hub.sessions.rename(self._caller, session_id, _checked(api.RenameSession(title=title)))
 
     async def set_permission_mode(self, session_id: str, mode: PermissionMode) -> None:
         await self._hub.sessions.configure(self._caller, session_id, permission_mode=mode)
 
     async def set_model(self, session_id: str, model: str, *, effort: ReasoningEffort | None = None) -> None:
-        await self._hub.sessions.configure(self._caller, session_id, model=model, effort=effort)
+        request = _checked(api.SetModel(model=model, reasoning_effort=effort))
+        await self._hub.sessions.configure(
+            self._caller, session_id, model=request.model, effort=request.reasoning_effort
+        )
 
     async def queue(self, session_id: str) -> list[QueueItem]:
         return (await self._hub.messages.queue(self._caller, session_id)).items
@@ -135,6 +142,18 @@ class InProcessClient:
             yield events
         finally:
             unsubscribe()
+
+
+def _checked(request: T) -> T:
+    """Return the request if it is within the limits of the REST API, which are checked when a body is decoded.
+
+    Raises:
+        BadRequest: a field is too long, or a list has too many elements.
+    """
+    try:
+        return msgspec.convert(msgspec.to_builtins(request), type(request))
+    except msgspec.ValidationError as error:
+        raise BadRequest(str(error)) from None
 
 
 def _created_session(result: CreationResult) -> api.SessionCreated:

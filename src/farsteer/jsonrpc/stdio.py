@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -86,7 +87,7 @@ class StdinReader:
 class StdoutWriter:
     """Writes to a file descriptor in order.
 
-    `broken` is set as soon as the other side has closed its end; later writes are dropped.
+    `broken` is set when the other side has closed its end, at once if that is a pipe. Later writes are dropped.
     """
 
     def __init__(self, target: int) -> None:
@@ -103,7 +104,10 @@ class StdoutWriter:
         self._poll = select.poll()
         self._poll.register(target, select.POLLOUT)
         threading.Thread(target=self._write, name="stdout", daemon=True).start()
-        threading.Thread(target=self._watch, name="stdout closed", daemon=True).start()
+        self._is_watched = stat.S_ISFIFO(os.fstat(target).st_mode)
+        if self._is_watched:
+            # The end of a pipe for writing becomes "readable" when the other end is closed.
+            self._loop.add_reader(target, self._mark_broken)
 
     async def write(self, line: bytes) -> None:
         """Queue `line`. Waits while too much is unsent."""
@@ -140,16 +144,6 @@ class StdoutWriter:
             return False
         return not self.broken.is_set()
 
-    def _watch(self) -> None:
-        """Wait until the other side closes its end, also while nothing is written. Runs in its own thread."""
-        poll = select.poll()
-        poll.register(self._target, 0)
-        try:
-            poll.poll()
-        except OSError:
-            return
-        self._call_in_loop(self._mark_broken)
-
     def _write(self) -> None:
         """Write what is queued. Runs in its own thread."""
         while True:
@@ -180,7 +174,14 @@ class StdoutWriter:
             if not self._unsent_bytes:
                 self._empty.set()
 
+    def close(self) -> None:
+        """Stop watching the other side. Must be called before the descriptor is closed. Idempotent."""
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._target)
+
     def _mark_broken(self) -> None:
+        self.close()
         self.broken.set()
         self._has_capacity.set()
         self._empty.set()

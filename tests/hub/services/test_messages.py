@@ -163,7 +163,18 @@ class TestSending:
         assert (queued.attachments[0].name, queued.attachments[0].data) == ("a.png", None)
         assert all(data not in json.dumps(update) for update in feed.of("session-updated"))
 
-    @pytest.mark.parametrize("data", ["!", "YQ", "YQ==\n", "é"])
+    @pytest.mark.parametrize(
+        "data",
+        [
+            "!",
+            "YQ",
+            "YQ==\n",
+            "é",
+            "A" * (1024 * 1024 - 2) + "==AAAA",
+            "A" * 2**21 + "A",
+            "A" * 2**21 + "!AAA",
+        ],
+    )
     async def test_an_attachment_that_is_not_base64_is_refused(
         self, hub: Hub, session_id: str, data: str
     ) -> None:

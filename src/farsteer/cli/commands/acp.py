@@ -139,6 +139,7 @@ async def _serve(arguments: argparse.Namespace) -> int:
     finally:
         write_error.cancel()
     await writer.flush(_FLUSH_SECONDS)
+    writer.close()
     return SUCCESS
 
 

@@ -76,6 +76,7 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._methods.close()
             await self._connection.close()
+            self._raw_writer.close()
 
     async def _read_lines(self) -> None:
         await self._methods.enter_initial_session()
