@@ -24,11 +24,11 @@ class ServerLimits:
     header_timeout: float = 10.0
     """From the opening of a connection, or from the first byte of a later request, to the end of the headers."""
     body_timeout: float = 60.0
-    """From the end of the headers to the end of the body."""
+    """How long a body may make no progress."""
     keep_alive_timeout: int = 75
     """Between requests."""
     write_timeout: float = 60.0
-    """How long a client may leave a response unread. Live events have their own limit."""
+    """How long a client may read nothing of a response. Live events have their own limit."""
     close_timeout: float = 5.0
     """How long the last response may take to be sent before the connection is aborted."""
 

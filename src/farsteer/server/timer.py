@@ -20,6 +20,18 @@ class Timer:
         self.cancel()
         self._handle = self._loop.call_later(seconds, self._run, callback)
 
+    def start_watch(self, seconds: float, remaining: Callable[[], int], callback: Callable[[], None]) -> None:
+        """Call `callback` once `remaining()` has not become smaller within this time."""
+        before = remaining()
+
+        def check() -> None:
+            if remaining() < before:
+                self.start_watch(seconds, remaining, callback)
+            else:
+                callback()
+
+        self.start(seconds, check)
+
     def cancel(self) -> None:
         """Idempotent."""
         if self._handle is not None:

@@ -235,7 +235,10 @@ class HttpConnection(Connection, HttpToolsProtocol):
         super().pause_writing()
         if not self._is_stream:
             self.shared.clients.set_waiting(self)
-            self._write_timer.start(self.shared.limits.write_timeout, self.abort)
+            # A slow client that reads may take as long as it needs.
+            self._write_timer.start_watch(
+                self.shared.limits.write_timeout, lambda: self.buffered_bytes, self.abort
+            )
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -306,8 +309,10 @@ class HttpConnection(Connection, HttpToolsProtocol):
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
                 return False
-        if is_head and not self._is_message_complete:
+        if not self._is_message_complete and (is_head or self._unanswered is not None):
+            # Each piece of a body that is awaited starts it again: a slow client may take as long as it needs.
             self._timer.start(self.shared.limits.body_timeout, self._on_body_timeout)
+        if is_head and not self._is_message_complete:
             fields = dict(self.headers)
             length = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
             self._framing.expect_body(length)
