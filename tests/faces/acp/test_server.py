@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,8 +11,9 @@ import pytest
 
 from farsteer import __version__
 from farsteer.client import AsyncClient
-from farsteer.core.errors import Unauthorized
+from farsteer.core.errors import Unauthorized, Unavailable
 from farsteer.faces.acp.server import AcpOptions
+from farsteer.faces.in_process_client import InProcessClient
 from tests.faces.acp.conftest import Editors
 from tests.support.acp_client import Editor, in_process_editor
 from tests.support.stack import OWNER, Stack
@@ -116,6 +118,22 @@ async def test_an_invalid_token_asks_for_a_login_and_the_new_token_is_used(stack
         assert forgotten == [True]
         tokens[0] = "wrong"
         assert (await editor.expect_error("session/list")).code == -32000
+
+
+async def test_a_cancel_that_does_not_reach_the_hub_is_one_log_line(
+    editor: Editor, stack: Stack, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(self: object, session_id: str) -> None:
+        raise Unavailable("no hub")
+
+    session = (await editor.new(stack.directory()))["sessionId"]
+    prompt = editor.start_prompt(session, "slow 20 20")
+    await editor.wait_for_update("agent_message_chunk")
+    monkeypatch.setattr(InProcessClient, "abort", unreachable)
+    editor.cancel(session)
+    await editor.call("session/list")
+    await prompt
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_a_hub_that_cannot_be_opened_is_tried_again_with_every_request() -> None:

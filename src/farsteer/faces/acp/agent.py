@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -25,6 +26,8 @@ from farsteer.faces.acp.sessions import SOURCE, find_session, list_sessions, sou
 from farsteer.faces.hub_connection import HubConnection
 from farsteer.jsonrpc.errors import unknown_method
 from farsteer.jsonrpc.peer import Peer
+
+_logger = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 10.0
 
@@ -77,8 +80,13 @@ class AcpAgent:
     async def handle_notification(self, method: str, params: dict[str, Any]) -> None:
         if method == "session/cancel":
             attached = self._attached.get(str(params.get("sessionId")))
-            if attached is not None:
+            if attached is None:
+                return
+            try:
                 await attached.cancel()
+            except FarsteerError as error:
+                # A notification has no answer; that of the prompt tells how it ended.
+                _logger.warning("session %s is not interrupted: %s", attached.session_id, error.message)
 
     async def detach_all(self) -> None:
         """Stop following every session. Their turns go on."""
