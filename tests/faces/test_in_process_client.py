@@ -14,7 +14,7 @@ from farsteer.faces import in_process_client
 from farsteer.faces.in_process_client import InProcessClient, _SessionEvents
 from farsteer.hub import Hub
 from farsteer.hub.feed import SyncEvent
-from tests.hub.services.test_forks import ME
+from tests.hub.scripted import caller
 
 
 def event(subject: str, cursor: int | None) -> SyncEvent:
@@ -35,7 +35,7 @@ async def test_a_reader_that_falls_behind_gets_a_gap(monkeypatch: pytest.MonkeyP
 async def client(tmp_path: Path) -> AsyncIterator[InProcessClient]:
     hub = await Hub.open(tmp_path, "the-owners-token-of-these-tests")
     try:
-        yield InProcessClient(hub, ME)
+        yield InProcessClient(hub, caller())
     finally:
         await hub.close()
 

@@ -19,7 +19,7 @@ from farsteer.client.config import is_loopback
 from farsteer.client.errors import hub_error
 from farsteer.core.api import AuthRequest, AuthResponse, LogLineView
 from farsteer.core.errors import Conflict, FarsteerError, Internal, Unauthorized, Unavailable
-from farsteer.core.wire import encode
+from farsteer.core.wire import decode, encode
 
 T = TypeVar("T")
 Query = Mapping[str, str | int | None]
@@ -221,7 +221,7 @@ def _decode(response: httpx.Response, kind: type[T]) -> T:
     if not response.is_success:
         raise _error_of(response)
     try:
-        return msgspec.json.decode(response.content, type=kind)
+        return decode(response.content, kind)
     except msgspec.DecodeError as error:
         message = f"this client does not understand the answer of {response.url.path}: {error}"
         raise Internal(message) from error
@@ -237,7 +237,7 @@ class _ErrorBody(msgspec.Struct, rename="camel"):
 
 def _error_of(response: httpx.Response) -> FarsteerError:
     try:
-        body = msgspec.json.decode(response.content, type=_ErrorBody)
+        body = decode(response.content, _ErrorBody)
     except msgspec.DecodeError:
         return Unavailable(f"{response.url.host} is not a hub: it answered HTTP {response.status_code}")
     error = body.error or {}

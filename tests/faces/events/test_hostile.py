@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from farsteer.faces.events.options import EventLimits
+from farsteer.faces.events.packets import JsonCodec
 from tests.faces.events.fake_hub import FakeHub
 from tests.faces.events.raw_client import raw_client, raw_websocket
 from tests.faces.events.serving import engine, serving
@@ -190,3 +191,9 @@ async def test_a_client_that_answers_no_pings_is_disconnected() -> None:
             assert len(live_events.subscriptions) == 2
             async with asyncio.timeout(5):
                 await eventually(lambda: len(live_events.subscriptions) == 0)
+
+
+@pytest.mark.parametrize("depth", [65, 900, 100_000])
+def test_a_packet_that_is_nested_too_deeply_is_not_read(depth: int) -> None:
+    with pytest.raises(ValueError, match="not JSON"):
+        JsonCodec.loads("[" * depth + "]" * depth)

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from farsteer.core.wire import decode_input
+
 POLLED_PACKETS = 16
 """python-engineio closes the connection if a polled payload contains more, in both directions."""
 CLOSE_PACKET = b"1"
@@ -15,6 +17,8 @@ _CONTROL_PACKETS = frozenset({"1", "2probe", "3", "5", "6"})
 _MESSAGE_PREFIXES = frozenset({"40", "41", "42", "43"})
 """Socket.IO connect, disconnect, event, ack. Nothing binary."""
 _SEPARATOR = b"\x1e"
+
+_decoder = msgspec.json.Decoder()
 
 
 def is_valid_packet(text: str) -> bool:
@@ -42,6 +46,6 @@ class JsonCodec:
     @staticmethod
     def loads(text: str) -> Any:
         try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
+            return decode_input(_decoder, text.encode())
+        except msgspec.DecodeError as error:
             raise ValueError("not JSON") from error
