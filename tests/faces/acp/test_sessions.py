@@ -155,7 +155,8 @@ async def test_a_turn_of_another_client_appears_with_its_message(editor: Editor,
     await editor.wait_until(lambda: "from the phone" in editor.text())
     assert editor.text("user_message_chunk") == "say from the phone"
     kinds = [kind for kind in editor.log if kind.endswith("chunk")]
-    assert kinds == ["user_message_chunk", "agent_message_chunk"]
+    assert kinds[0] == "user_message_chunk"
+    assert set(kinds[1:]) == {"agent_message_chunk"}
 
 
 async def test_loading_a_session_in_the_middle_of_a_turn_misses_nothing(
