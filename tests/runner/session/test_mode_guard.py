@@ -33,6 +33,8 @@ async def test_a_mode_that_the_agent_loosens_by_itself_is_put_back_and_told_of(
     actor, launch, prompt = await start_turn(harness)
     await report(launch, PermissionMode.YOLO, model="big")
     await eventually(lambda: launch.modes == [PermissionMode.DEFAULT])
+    # The log is published after its commit, and the agent is called before that.
+    await eventually(lambda: len(restored(harness)) == 1)
     (notice,) = restored(harness)
     assert notice.meta == {"mode": "yolo", "restored": "default"}
     assert notice.level == "warning"
@@ -60,7 +62,7 @@ async def test_a_stricter_mode_that_a_person_confirms_is_not_undone(harness: Ses
     await actor.execute(commands.Configure(permission_mode=PermissionMode.PLAN))
     await report(launch, RAISED)
     await eventually(lambda: launch.modes[-1] is PermissionMode.PLAN)
-    assert len(restored(harness)) == 1
+    await eventually(lambda: len(restored(harness)) == 1)
 
 
 async def test_a_mode_that_a_person_sets_stays(harness: SessionHarness) -> None:
@@ -101,7 +103,7 @@ async def test_a_mode_that_an_answer_grants_stays_and_one_above_it_does_not(harn
     await report(launch, PermissionMode.ACCEPT_EDITS)
     await launch.finish(second)
     await eventually(lambda: actor.state.turn_id is None)
-    assert len(restored(harness)) == 1
+    await eventually(lambda: len(restored(harness)) == 1)
 
 
 @pytest.mark.parametrize(
