@@ -111,7 +111,7 @@ def _measure_chunks(count: int) -> Timing:
         environment = {**peer.environment(), "FARSTEER_HOME": str(peer.farsteer_home)}
         with Client([_program(), "acp", "--agent", "bench"], environment, peer.home) as client:
             _initialize(client)
-            new = client.call("session/new", {"cwd": str(peer.home), "mcpServers": []})
+            new = client.call("session/new", {"cwd": str(peer.work), "mcpServers": []})
             for number in (20, count):
                 taken.clear()
                 prompt = [{"type": "text", "text": f"chunks {number} {RATE}"}]

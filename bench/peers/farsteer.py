@@ -84,8 +84,8 @@ class Farsteer(Peer):
     def __init__(self) -> None:
         super().__init__()
         self.farsteer_home = self.home / ".farsteer"
-        self._work = self.home / "work"
-        self._work.mkdir()
+        self.work = self.home / "work"
+        self.work.mkdir()
         self._client: Client | None = None
 
     def command(self) -> list[str]:
@@ -112,7 +112,7 @@ class Farsteer(Peer):
     def new_session(self, client: Client) -> str:
         """Create a session of the benchmark agent and return its id."""
         machine = json.loads(client.get("/api/machines"))["machines"][0]["id"]
-        asked = {"machineId": machine, "directory": str(self._work), "agent": "bench"}
+        asked = {"machineId": machine, "directory": str(self.work), "agent": "bench"}
         return client.post("/api/sessions", asked)["sessionId"]
 
     def stop(self) -> None:
