@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import socketio
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import connect
 
-from farsteer.core.lines import Line
-from tests.support.acp_client import Editor, choose_option
+from tests.support.acp_client import Editor, WebSocketTransport, choose_option
 from tests.support.stack import Account
 from tests.support.stalls import TOKEN
 
 SECONDS = 30.0
 """The longest that an answer may take on a busy machine."""
 _ROUNDS_PER_CONNECTION = 25
-
-
-class WebSocketTransport:
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    async def batches(self) -> AsyncIterator[list[Line]]:
-        try:
-            async for frame in self._socket:
-                yield [frame.encode() if isinstance(frame, str) else frame]
-        except ConnectionClosed:
-            return
-
-    async def write(self, data: bytes) -> None:
-        for line in data.splitlines():
-            await self._socket.send(line.decode())
 
 
 class WellBehavedClient:

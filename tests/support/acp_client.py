@@ -12,6 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
 from farsteer.core.lines import Line, LineSplitter
 from farsteer.faces.acp.server import AcpOptions, serve
 from farsteer.faces.hub_connection import OpenHub
@@ -47,6 +50,24 @@ def choose_option(*kinds: str) -> RequestHandler:
         raise AssertionError(f"no {kinds} among {params['options']}")
 
     return answer
+
+
+class WebSocketTransport:
+    """The messages of an editor over a websocket."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def batches(self) -> AsyncIterator[list[Line]]:
+        try:
+            async for frame in self._socket:
+                yield [frame.encode() if isinstance(frame, str) else frame]
+        except ConnectionClosed:
+            return
+
+    async def write(self, data: bytes) -> None:
+        for line in data.splitlines():
+            await self._socket.send(line.decode())
 
 
 class Editor:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from farsteer.core.errors import BadRequest
-from farsteer.storage.home import read_private
+from farsteer.storage.home import read_settings
 
 _MIB = 1024 * 1024
 _Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -48,12 +46,4 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load_settings(home: Path) -> HubSettings:
     """Read `hub.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
-    path = home / "hub.toml"
-    content = read_private(path)
-    if content is None:
-        return HubSettings()
-    try:
-        # Some editors write a byte order mark.
-        return msgspec.toml.decode(content.removeprefix(BOM_UTF8), type=HubSettings)
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"{path}: {error}") from error
+    return read_settings(home / "hub.toml", HubSettings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import socket
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.link.identity import KEY_BYTES, MachineKey
 from farsteer.runner.agent_places import DEFAULT_LIVE_AGENTS
-from farsteer.storage.home import read_private, read_secret, write_secret
+from farsteer.storage.home import read_private, read_secret, read_settings, write_secret
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,14 +40,7 @@ class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load_settings(home: Path) -> RunnerSettings:
     """Read `runner.toml`. A missing file gives the defaults; an invalid one raises BadRequest."""
     path = home / "runner.toml"
-    content = read_private(path)
-    if content is None:
-        return RunnerSettings()
-    try:
-        # Some editors write a byte order mark.
-        settings = msgspec.toml.decode(content.removeprefix(BOM_UTF8), type=RunnerSettings)
-    except msgspec.DecodeError as error:
-        raise BadRequest(f"{path}: {error}") from error
+    settings = read_settings(path, RunnerSettings)
     for name in settings.environment:
         if is_private_variable(name):
             raise BadRequest(

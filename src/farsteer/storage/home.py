@@ -10,9 +10,15 @@ import fcntl
 import os
 import secrets
 import stat
+from codecs import BOM_UTF8
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from farsteer.core.errors import BadRequest, Conflict
+
+T = TypeVar("T")
 
 _MAX_SECRET = 4096
 
@@ -63,6 +69,18 @@ def read_private(path: Path) -> bytes | None:
         return None
     with open(file, "rb") as stream:
         return stream.read()
+
+
+def read_settings(path: Path, kind: type[T]) -> T:
+    """Return the settings in a TOML file of the home. A missing file gives the defaults.
+
+    Raises BadRequest for an invalid file, and as `open_private`.
+    """
+    try:
+        # Some editors write a byte order mark.
+        return msgspec.toml.decode((read_private(path) or b"").removeprefix(BOM_UTF8), type=kind)
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{path}: {error}") from error
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:

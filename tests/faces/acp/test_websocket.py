@@ -7,29 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
-from farsteer.core.lines import Line
-from tests.support.acp_client import Editor, choose_option
+from tests.support.acp_client import Editor, WebSocketTransport, choose_option
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER, Stack
-
-
-class WebSocketTransport:
-    def __init__(self, socket: ClientConnection) -> None:
-        self._socket = socket
-
-    async def batches(self) -> AsyncIterator[list[Line]]:
-        try:
-            async for frame in self._socket:
-                yield [frame.encode() if isinstance(frame, str) else frame]
-        except ConnectionClosed:
-            return
-
-    async def write(self, data: bytes) -> None:
-        for line in data.splitlines():
-            await self._socket.send(line.decode())
 
 
 @asynccontextmanager
