@@ -38,10 +38,14 @@ class JsonTooComplex(msgspec.DecodeError):
 
 def check_limits(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> None:
     """Raise JsonTooComplex for JSON over the limits. Says nothing about bytes that are not JSON."""
-    # What is short has few values, and most JSON has few brackets: no more is spent on it.
-    if len(data) > limits.values or data.count(b"[") + data.count(b"{") > limits.depth:
+    if not is_simple(data, limits):
         for _ in scan(data, limits):
             pass
+
+
+def is_simple(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> bool:
+    """Return True for JSON that is surely within the limits. Most is: it is short and has few brackets."""
+    return len(data) <= limits.values and data.count(b"[") + data.count(b"{") <= limits.depth
 
 
 def scan(data: bytes, limits: JsonLimits = INPUT_LIMITS) -> Iterator[None]:

@@ -20,7 +20,7 @@ from farsteer.agents.process.environment import LAUNCH_VARIABLE, RUN_AS_VARIABLE
 from farsteer.agents.process.pipes import ReadPipe, TailPipe, WritePipe
 from farsteer.agents.process.user import AgentUser
 from farsteer.core.errors import AgentError, ErrorCode
-from farsteer.core.json_limits import JsonTooComplex
+from farsteer.core.json_limits import JsonTooComplex, is_simple
 from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter, Oversized
 from farsteer.jsonrpc.input_check import check_input
 
@@ -187,7 +187,13 @@ class AgentProcess:
 
     async def _deliver(self, lines: list[Line]) -> None:
         if lines:
-            await self._on_lines([await _checked(line) for line in lines])
+            # Most lines are accepted at a glance, without a coroutine for each.
+            await self._on_lines(
+                [
+                    line if isinstance(line, bytes) and is_simple(line) else await _checked(line)
+                    for line in lines
+                ]
+            )
 
     def _handle_exit(self) -> None:
         """Kill what the process left behind while it is a zombie, then reap it."""
@@ -213,9 +219,10 @@ class AgentProcess:
 
 async def _checked(line: Line) -> Line:
     """Every adapter decodes the lines as JSON, and much of that is stored and shown as it is."""
-    if isinstance(line, bytes):
-        try:
-            await check_input(line)
-        except JsonTooComplex as error:
-            return Oversized.of(line, str(error))
+    if isinstance(line, Oversized):
+        return line
+    try:
+        await check_input(line)
+    except JsonTooComplex as error:
+        return Oversized.of(line, str(error))
     return line
