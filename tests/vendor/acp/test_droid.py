@@ -33,7 +33,8 @@ async def test_turns_permissions_cancel_and_a_second_process(droid: Pin, project
         )
         assert (project / "made.txt").exists()
         assert editor.text().endswith("made it")
-        assert editor.log[-1].startswith("answer")
+        # Droid reports a title in its own time, also after the end of the turn.
+        assert [kind for kind in editor.log if kind != "session_info_update"][-1].startswith("answer")
         assert len(editor.requests) == 1
         (run,) = [call for call in editor.updates_of("tool_call") if call["kind"] == "execute"]
         assert editor.updates_of("tool_call_update", toolCallId=run["toolCallId"], status="completed")
