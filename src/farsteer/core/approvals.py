@@ -11,6 +11,7 @@ import msgspec
 from farsteer.core.errors import AlreadyAnswered, BadRequest
 from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ToolKind, risk
+from farsteer.core.text import clip
 from farsteer.core.wire import WireStruct, encode, to_builtins
 
 _SUMMARY_BYTES = 4096
@@ -97,7 +98,7 @@ def summarize(approval: Approval, seq: int | None) -> Approval:
     return Approval(
         id=approval.id,
         kind=approval.kind,
-        title=_clip(approval.title),
+        title=clip(approval.title, _SUMMARY_CHARS),
         created_at=approval.created_at,
         turn_id=approval.turn_id,
         tool_call_id=call if call is None or len(call) <= _SUMMARY_CHARS else None,
@@ -106,10 +107,6 @@ def summarize(approval: Approval, seq: int | None) -> Approval:
         expires_at=approval.expires_at,
         seq=seq,
     )
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _SUMMARY_CHARS else text[: _SUMMARY_CHARS - 1] + "…"
 
 
 def join_titles(calls: Sequence[RequestedToolCall]) -> str:

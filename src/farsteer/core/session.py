@@ -23,6 +23,7 @@ from farsteer.core.queue import (
     move_to_front,
     remove,
 )
+from farsteer.core.text import clip
 from farsteer.core.wire import WireStruct
 
 
@@ -197,9 +198,9 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
         case ev.UserMessage():
             title = state.title or _title(event.text)
             queue = mark_handed_over(state.queue, event.item_id)
-            return _replace(state, title=title, last_message=_clip(event.text, 200), queue=queue)
+            return _replace(state, title=title, last_message=clip(event.text, 200), queue=queue)
         case ev.AgentMessage():
-            return _replace(state, last_message=_clip(event.text, 200))
+            return _replace(state, last_message=clip(event.text, 200))
         case ev.ApprovalRequested():
             status = SessionStatus.WAITING if state.turn_id else state.status
             return _replace(state, status=status, approvals=(*state.approvals, event.approval))
@@ -216,7 +217,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             return _replace(
                 state,
                 permission_mode=event.permission_mode or state.permission_mode,
-                model=_clip(event.model, _MAX_NAME_CHARS) if event.model is not None else state.model,
+                model=clip(event.model, _MAX_NAME_CHARS) if event.model is not None else state.model,
                 effort=event.effort or state.effort,
             )
         case ev.UsageUpdate():
@@ -224,7 +225,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
         case ev.TitleUpdate():
             if state.title_by_user and not event.by_user:
                 return state
-            return _replace(state, title=_clip(event.title, _MAX_NAME_CHARS), title_by_user=event.by_user)
+            return _replace(state, title=clip(event.title, _MAX_NAME_CHARS), title_by_user=event.by_user)
         case ev.LaunchStart():
             return _replace(state, generation=event.generation, native_id=event.native_id or state.native_id)
         case ev.LaunchEnd():
@@ -249,15 +250,15 @@ def bounded(state: SessionState) -> SessionState:
     """Return a state of bounded size, for one that was derived elsewhere or by an earlier version."""
     return _replace(
         state,
-        title=state.title and _clip(state.title, _MAX_NAME_CHARS),
-        model=state.model and _clip(state.model, _MAX_NAME_CHARS),
+        title=state.title and clip(state.title, _MAX_NAME_CHARS),
+        model=state.model and clip(state.model, _MAX_NAME_CHARS),
         left_behind=state.left_behind[-_MAX_LEFT_BEHIND:],
         queue=state.queue[:MAX_QUEUED],
         approvals=tuple(
             summarize(approval, approval.seq) for approval in state.approvals[:MAX_OPEN_APPROVALS]
         ),
         error=_clip_error(state.error),
-        last_message=state.last_message and _clip(state.last_message, 200),
+        last_message=state.last_message and clip(state.last_message, 200),
         commands=_clip_commands(state.commands),
         meta=None,
     )
@@ -298,22 +299,18 @@ def _queue_after(queue: Queue, event: ev.QueueUpdate) -> Queue:
 
 def _title(text: str) -> str | None:
     line = text.strip().split("\n", 1)[0].strip()
-    return _clip(line, _TITLE_CHARS) or None
+    return clip(line, _TITLE_CHARS) or None
 
 
 def _clip_error(error: str | None) -> str | None:
-    return error and _clip(error, _MAX_ERROR_CHARS)
+    return error and clip(error, _MAX_ERROR_CHARS)
 
 
 def _clip_commands(commands: tuple[ev.SlashCommand, ...]) -> tuple[ev.SlashCommand, ...]:
     return tuple(
-        ev.SlashCommand(_clip(command.name, 100), _clip(command.description, 300))
+        ev.SlashCommand(clip(command.name, 100), clip(command.description, 300))
         for command in commands[:_MAX_COMMANDS]
     )
-
-
-def _clip(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 _replace = msgspec.structs.replace

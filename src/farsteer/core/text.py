@@ -40,6 +40,11 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("", text.replace("\r\n", "\n")).encode(errors="replace").decode()
 
 
+def clip(text: str, limit: int) -> str:
+    """Return at most `limit` characters of `text`, with an ellipsis if it was longer."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def clean_line(text: str, limit: int = MAX_LINE) -> str:
     """Return `text` cleaned and as one line of at most `limit` characters, with an ellipsis if it was longer."""
     if len(text) <= limit and text.isprintable() and "  " not in text and text.strip() == text:
