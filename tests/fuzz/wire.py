@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from tests.fuzz.attack import Attack, within
+from tests.support.websocket_frames import read_frame
 
 _CHUNK = 64 * 1024
 _SERVER_ERROR = re.compile(rb"^HTTP/1\.[01] 500|\"code\":\"internal\"", re.MULTILINE)
@@ -127,13 +128,7 @@ class WebSocketWire(Wire):
     async def _receive(self) -> bytes:
         whole = b""
         while True:
-            first, second = await self._reader.readexactly(2)
-            size = second & 0x7F
-            if size == 126:
-                (size,) = struct.unpack("!H", await self._reader.readexactly(2))
-            elif size == 127:
-                (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
-            body = await self._reader.readexactly(size)
+            first, body = await read_frame(self._reader)
             opcode = first & 0x0F
             if opcode == 0x8:
                 raise EOFError

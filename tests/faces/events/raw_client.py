@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.support.websocket_frames import read_frame
+
 SMALL_BUFFER = 8 * 1024
 DEADLINE = 10.0
 
@@ -53,13 +55,7 @@ class RawSocket:
     async def receive(self) -> str:
         """Return the next text and answer pings. Raises EOFError if the server closes the connection."""
         while True:
-            first, second = await self._reader.readexactly(2)
-            size = second & 0x7F
-            if size == 126:
-                (size,) = struct.unpack("!H", await self._reader.readexactly(2))
-            elif size == 127:
-                (size,) = struct.unpack("!Q", await self._reader.readexactly(8))
-            body = await self._reader.readexactly(size)
+            first, body = await read_frame(self._reader)
             if first & 0x0F == 0x8:
                 raise EOFError(body)
             if first & 0x0F != 0x1:

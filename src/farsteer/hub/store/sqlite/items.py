@@ -97,7 +97,7 @@ def read_open(db: sqlite3.Connection, session_id: str) -> tuple[QueueItem, ...]:
 def read_whole(db: sqlite3.Connection, session_id: str) -> tuple[QueueItem, ...]:
     """Return the items without an outcome, whole except for the data of their attachments, in order."""
     rows = db.execute(_SELECT_OPEN, (session_id, -1)).fetchall()
-    return tuple(without_data(_read_whole(db, row)) for row in rows)
+    return tuple(without_data(_read_whole(db, row[0], _stored_item(row).item)) for row in rows)
 
 
 def read_short_queue(db: sqlite3.Connection, session_id: str, queue: Queue) -> tuple[QueueItem, ...] | None:
@@ -116,13 +116,14 @@ def claim(tx: Transaction, session_id: str, link_id: int) -> list[QueueItem]:
         is None
     ):
         return []
-    rows = {row[0]: row for row in tx.db.execute(_SELECT_ACCEPTED, (session_id,))}
-    numbers = {stored.item.id: n for n, stored in ((n, _stored_item(row)) for n, row in rows.items())}
+    rows = tx.db.execute(_SELECT_ACCEPTED, (session_id,)).fetchall()
+    accepted = [_stored_item(row) for row in rows]
+    numbers = {stored.item.id: row[0] for stored, row in zip(accepted, rows, strict=True)}
     claimed: list[QueueItem] = []
-    for stored in items_to_claim([_stored_item(row) for row in rows.values()], link_id):
+    for stored in items_to_claim(accepted, link_id):
         n = numbers[stored.item.id]
         tx.db.execute("UPDATE items SET offered = ? WHERE n = ?", (link_id, n))
-        claimed.append(_read_whole(tx.db, rows[n]))
+        claimed.append(_read_whole(tx.db, n, stored.item))
     return claimed
 
 
@@ -137,7 +138,7 @@ def record_update(tx: Transaction, session_id: str, update: QueueUpdate) -> None
         return
     _set_state(tx, update.item_id, state, update.reason)
     if stored.state is ItemState.ACCEPTED and stored.attachments and not state.final:
-        whole = encode(without_data(_read_whole(tx.db, row)))
+        whole = encode(without_data(_read_whole(tx.db, n, stored)))
         tx.db.execute("UPDATE item_bodies SET body = ? WHERE n = ?", (whole, n))
 
 
@@ -224,10 +225,9 @@ def _stored_item(row: tuple[Any, ...]) -> StoredItem:
     return StoredItem(replace(decode(body, QueueItem), state=ItemState(state)), claimed_by)
 
 
-def _read_whole(db: sqlite3.Connection, row: tuple[Any, ...]) -> QueueItem:
+def _read_whole(db: sqlite3.Connection, n: int, summary: QueueItem) -> QueueItem:
     """Return the whole item. The summary has what has changed since its arrival."""
-    summary = _stored_item(row).item
-    found = db.execute("SELECT body FROM item_bodies WHERE n = ?", (row[0],)).fetchone()
+    found = db.execute("SELECT body FROM item_bodies WHERE n = ?", (n,)).fetchone()
     if found is None:
         return summary
     return replace(decode(found[0], QueueItem), state=summary.state, delivery=summary.delivery)
