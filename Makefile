@@ -24,7 +24,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test test-faults test-agents fuzz audit bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test test-faults kills test-agents fuzz audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,12 @@ test: lint types ## lint, types and all tests that need no vendor CLI
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
 test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions, a short fuzz
 	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/faces/acp/test_soak.py </dev/null
+
+# The long run before a release; KIND=older-hub, older-runner, update or kills for such parts only. Prints a summary;
+# the files of a part that broke a promise are kept.
+KILLS ?= 10000
+kills: setup ## KILLS=10000 kills of hub, runner and agent at every step, under everything clients do; SEED=7 for others
+	@$(BIN)/python -m tests.faults.long_run --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS)) $(if $(KIND),--kind $(KIND)) </dev/null
 
 # SECONDS of all faces together, SEED=7 for other mutations, FACE=acp for one face (http, rest, sse, socketio, acp, link,
 # stdio, agent, all), FIRST=620 to begin with that attack.

@@ -12,6 +12,7 @@ from bench.acp.editors import measure_editors
 from bench.droid.flood import measure_flood
 from bench.history import measure_history
 from bench.machine import Neighbours
+from bench.messages import measure_messages
 from bench.peers.base import Peer, Unavailable
 from bench.peers.farsteer import Farsteer
 from bench.peers.hapi import Hapi
@@ -22,7 +23,7 @@ from bench.scale import FULL, QUICK, Scale
 from bench.sessions import measure_sessions
 from bench.targets import targets
 
-PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions", "acp")
+PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions", "acp", "messages")
 VERSION_TIMES = 15
 
 
@@ -77,6 +78,8 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
         found.sessions = measure_sessions(size.first_messages, size.opened, size.live)
     if "acp" in parts:
         found.editors = measure_editors(size.initializations, size.replayed, size.rounds, size.chunk_seconds)
+    if "messages" in parts:
+        found.messages = measure_messages(size.rounds)
     if "droid" in parts:
         try:
             found.flood = measure_flood(size.flood, size.rounds)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bench.fanout import Series, Table
 from bench.machine import describe
+from bench.messages import SESSIONS
 from bench.results import HAPI, OURS, STOCK, Results
 from bench.scale import Scale
 from bench.targets import targets
@@ -51,6 +52,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield from _paced(found)
     yield from _rest(found)
     yield from _sessions(found)
+    yield from _messages(found)
     yield from _editors(found)
     yield from _flood(found)
     yield from _reading(found, size)
@@ -169,6 +171,29 @@ def _sessions(found: Results) -> Iterator[str]:
         ("CPU that each costs the server in a second", f"{sessions.session_cpu:.0f} µs"),
     ]
     yield from _table(("", ""), rows)
+
+
+def _messages(found: Results) -> Iterator[str]:
+    messages = found.messages
+    if messages is None:
+        return
+    yield "## Messages that queue"
+    yield ""
+    rows = [
+        ("accepted (202)", f"{messages.accepted:,.0f}/s"),
+        ("accepted, sent to the runner, queued and confirmed", f"{messages.dispatched:,.0f}/s"),
+        ("202, p50 and p99", f"{messages.p50:.1f} ms, {messages.p99:.1f} ms"),
+        ("202, one request at a time, p50", f"{messages.alone_p50:.1f} ms"),
+        ("CPU of the hub per message", f"{messages.hub_us:.0f} µs"),
+        ("CPU of the runner per message", f"{messages.runner_us:.0f} µs"),
+        ("both databases grow by", f"{messages.disk:,.0f} bytes per message"),
+        ("SQLite alone, one row per synchronous commit", f"{messages.bare:,.0f}/s"),
+    ]
+    yield from _table(("", ""), rows)
+    yield "Hub and runner are two processes."
+    yield f"{messages.messages:,} messages of 8 bytes per round, over {SESSIONS} sessions in a turn that does not end,"
+    yield f"one request at a time on each of {SESSIONS} connections. Median of the rounds."
+    yield ""
 
 
 def _flood(found: Results) -> Iterator[str]:

@@ -8,6 +8,7 @@ from bench.acp.editors import Editors
 from bench.droid.flood import Flood
 from bench.fanout import Table
 from bench.history import History
+from bench.messages import Throughput
 from bench.sessions import Sessions
 from bench.startup import Start
 
@@ -32,6 +33,7 @@ class Results:
     flood: Flood | None = None
     sessions: Sessions | None = None
     editors: Editors | None = None
+    messages: Throughput | None = None
 
     @property
     def missing(self) -> int:

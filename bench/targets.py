@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.acp.editors import Editors
+from bench.messages import SESSIONS, Throughput
 from bench.results import HAPI, OURS, STOCK, Results
 from bench.sessions import Sessions
 
@@ -20,6 +21,9 @@ OPEN_MS = 50.0
 INITIALIZE_MS = 300.0
 CHUNK_MS = 2.0
 REPLAY = 5
+MESSAGE_RATE = 2000
+MESSAGE_US = 500.0
+ACCEPT_MS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ def targets(found: Results) -> Iterator[Target]:
         )
     if found.sessions is not None:
         yield from _sessions(found.sessions)
+    if found.messages is not None:
+        yield from _messages(found.messages)
     if found.editors is not None:
         yield from _editors(found.editors)
     if found.flood is not None:
@@ -80,6 +86,22 @@ def _sessions(found: Sessions) -> Iterator[Target]:
     yield _bound(claim, found.opened.p99, OPEN_MS, "{:.2f} ms")
     claim = f"the hub's memory after opening {found.long:,} messages: at most a tenth over that after 1,000"
     yield _bound(claim, found.memory_long, found.memory_short * 1.1, "{:.0f} MB")
+
+
+def _messages(found: Throughput) -> Iterator[Target]:
+    claim = (
+        f"messages that queue are accepted and dispatched: {MESSAGE_RATE:,} a second over {SESSIONS} sessions"
+    )
+    rate = f"{found.dispatched:,.0f}/s"
+    yield Target(claim, rate, f"> {MESSAGE_RATE:,}/s", found.dispatched / MESSAGE_RATE, 1.0)
+    claim = f"their 202 comes in under {ACCEPT_MS:g} ms (p50)"
+    yield _bound(claim, found.p50, ACCEPT_MS, "{:.1f} ms")
+    claim = "as many a second as SQLite alone commits rows one by one on this disk"
+    yield Target(claim, rate, f"{found.bare:,.0f}/s", found.dispatched / found.bare, 1.0)
+    for where, used in (("hub", found.hub_us), ("runner", found.runner_us)):
+        yield _bound(
+            f"a message that queues costs the {where} under 500 µs of CPU", used, MESSAGE_US, "{:.0f} µs"
+        )
 
 
 def _editors(found: Editors) -> Iterator[Target]:

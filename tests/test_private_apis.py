@@ -1,6 +1,6 @@
 """Undocumented names of uvicorn, websockets, python-socketio and python-engineio.
 
-They are used in three modules only, and they are still what these modules expect. After an upgrade of one of the
+They are used in four modules only, and they are still what these modules expect. After an upgrade of one of the
 libraries this is the place that fails.
 """
 
@@ -22,9 +22,11 @@ from socketio import packet as socketio_packet
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.asyncio.connection import Connection
 from websockets.server import ServerProtocol
 
 from farsteer.faces.events import socketio_compat
+from farsteer.link import websocket
 from farsteer.server import uvicorn_protocols
 
 SRC = Path(__file__).parents[1] / "src" / "farsteer"
@@ -32,6 +34,7 @@ FENCED = {
     Path("server/embedded_server.py"),
     Path("server/uvicorn_protocols.py"),
     Path("faces/events/socketio_compat.py"),
+    Path("link/websocket.py"),
 }
 LIBRARIES = {"uvicorn", "websockets", "socketio", "engineio"}
 FENCED_NAMES = ("farsteer.server.uvicorn_protocols", "farsteer.faces.events.socketio_compat")
@@ -68,6 +71,7 @@ OVERRIDDEN: dict[tuple[Any, str], str] = {
     (WebSocketsSansIOProtocol, "resume_writing"): "",
     (WebSocketsSansIOProtocol, "run_asgi"): "",
     (WebSocketsSansIOProtocol, "shutdown"): "",
+    (Connection, "data_received"): "data",
     (asgi.WebSocket, "__call__"): "environ",
     (asgi.WebSocket, "wait"): "",
     (engineio.AsyncServer, "create_queue"): "args, kwargs",
@@ -87,7 +91,9 @@ USED: dict[tuple[Any, str], str] = {
     (HttpToolsProtocol, "_should_upgrade"): "",
     (HttpToolsProtocol, "_unset_keepalive_if_required"): "",
     (WebSocketsSansIOProtocol, "__init__"): "config, server_state, app_state, _loop",
+    (ServerProtocol, "data_to_send"): "",
     (ServerProtocol, "send_close"): "code, reason",
+    (ServerProtocol, "send_ping"): "data",
     (uvicorn.Config, "load"): "",
     (uvicorn.Server, "on_tick"): "counter",
     (uvicorn.Server, "shutdown"): "sockets",
@@ -127,7 +133,7 @@ def overrides(module: Any) -> Iterator[tuple[Any, str]]:
 
 
 def test_every_overridden_method_is_listed() -> None:
-    found = {*overrides(uvicorn_protocols), *overrides(socketio_compat)}
+    found = {*overrides(uvicorn_protocols), *overrides(socketio_compat), *overrides(websocket)}
     assert sorted(map(identify, found)) == sorted(map(identify, OVERRIDDEN))
 
 
@@ -153,13 +159,13 @@ async def test_the_protocols_of_uvicorn_have_the_expected_attributes() -> None:
     assert {"disconnected", "message_event", "response_complete", "response_started"} <= {
         *RequestResponseCycle.__init__.__code__.co_names
     }
-    websocket = WebSocketsSansIOProtocol(config, ServerState(), {})
-    assert {"close_sent", "conn", "disconnected", "loop", "transport"} <= vars(websocket).keys()
+    server_end = WebSocketsSansIOProtocol(config, ServerState(), {})
+    assert {"close_sent", "conn", "disconnected", "loop", "transport"} <= vars(server_end).keys()
     assert {"curr_msg_data_type", "frames", "handshake_initiated", "queue", "read_paused"} <= vars(
-        websocket
+        server_end
     ).keys()
-    assert {"extensions", "max_message_size"} <= vars(websocket.conn).keys()
-    assert (websocket.close_sent, websocket.disconnected, websocket.conn.extensions) == (False, False, [])
+    assert {"extensions", "max_message_size"} <= vars(server_end.conn).keys()
+    assert (server_end.close_sent, server_end.disconnected, server_end.conn.extensions) == (False, False, [])
 
 
 async def test_the_objects_of_socketio_and_engineio_have_the_expected_attributes() -> None:
@@ -214,7 +220,7 @@ def is_private(node: ast.Attribute) -> bool:
     return node.attr.startswith("_") and not node.attr.endswith("__") and not is_own
 
 
-def test_only_three_modules_use_what_the_libraries_do_not_document() -> None:
+def test_only_four_modules_use_what_the_libraries_do_not_document() -> None:
     modules = {path.relative_to(SRC): path for path in SRC.rglob("*.py")}
     assert modules.keys() >= FENCED
     found = [

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient, Client
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = ["AsyncClient", "Client", "__version__"]
 
 

@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from farsteer.client.config import running_hub
 from tests.cli.command import farsteer, finish, start
 from tests.cli.conftest import RunCommand
+from tests.support.eventually import eventually
+from tests.support.processes import is_alive
 from tests.support.stack import Stack
 
 pytestmark = pytest.mark.slow
@@ -153,6 +156,23 @@ async def test_a_second_interrupt_exits_at_once(project: Path) -> None:
         await process.stderr.readline()
     process.send_signal(signal.SIGINT)
     assert (await finish(process)).code == 130
+
+
+async def test_a_second_interrupt_waits_for_no_agent_and_leaves_none(project: Path) -> None:
+    """An orderly end of this agent takes twice the grace of 3 s, because only SIGKILL ends it."""
+    process = await start("exec", "stubborn", cwd=project)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readline()
+        agents = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        await process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(5):
+        assert await process.wait() == 130
+    assert agents
+    await eventually(lambda: not any(is_alive(agent) for agent in agents))
 
 
 async def test_a_second_exec_on_the_same_home_says_what_to_do(project: Path, home: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import RunCommand
-from tests.support.stack import Stack
+from tests.support.stack import Stack, announce, farsteer
 
 pytestmark = pytest.mark.slow
 
@@ -123,3 +123,34 @@ async def test_a_hostile_message_does_not_control_the_terminal(hub: Stack, run_c
         assert all(line.isprintable() for line in result.out.split("\n")), arguments
         if arguments[1:2] == ["log"] and "--json" in arguments:
             assert json.loads(result.out)["content"]["text"] == evil
+
+
+async def test_sessions_that_only_the_machine_knows(home: Path, run_command: RunCommand) -> None:
+    async with farsteer(home) as stack:
+        account = await stack.sign_in()
+        kept = await stack.create(account, title="keep this")
+        dropped = await stack.create(account, title="drop this")
+    for path in home.glob("hub.*"):
+        if path.suffix != ".lock":
+            path.unlink()
+    async with farsteer(home) as stack:
+        announce(stack)
+        listed = await run_command("sessions")
+        assert "2 more are known only to their machines" in listed.err
+        doctor = await run_command("doctor")
+        assert "2 sessions are known only to their machines" in doctor.out
+        shown = await run_command("sessions", "foreign")
+        assert {line.split()[0] for line in shown.lines[1:]} == {kept[:8], dropped[:8]}
+        rows = [json.loads(row) for row in (await run_command("sessions", "foreign", "--json")).lines]
+        assert {row["title"] for row in rows} == {"keep this", "drop this"}
+
+        assert (await run_command("sessions", "adopt", "zzz")).code == 1
+        adopted = await run_command("sessions", "adopt", kept[:8])
+        assert (adopted.code, adopted.out.split()[0]) == (0, kept)
+        refused = await run_command("sessions", "end", dropped)
+        assert (refused.code, "--yes" in refused.err) == (2, True)
+        assert (await run_command("sessions", "end", dropped, "--yes")).code == 0
+        left = await run_command("sessions")
+        assert [line.split()[0] for line in left.lines[1:]] == [kept[:8]]
+        assert "known only" not in left.err
+        assert (await run_command("sessions", "foreign")).out == ""

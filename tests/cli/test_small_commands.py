@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.cli.commands.doctor import Grade, check_limits
+from farsteer.cli.commands.doctor import Grade, check_capacity, check_limits
 from farsteer.client.config import hub_file
 from farsteer.core.api import LimitView
 from tests.cli.conftest import RunCommand
@@ -86,6 +86,18 @@ def test_the_doctor_warns_of_limits_that_are_nearly_reached() -> None:
     assert "hub.toml" in check.advice
 
 
+def test_the_doctor_says_how_many_agents_can_run(home: Path) -> None:
+    check = check_capacity(home)
+    assert "room for " in check.finding
+    assert "GiB of memory" in check.finding
+    (home / "runner.toml").write_text("live_agents = 3\n")
+    check = check_capacity(home)
+    assert check.grade is Grade.OK
+    assert "room for 3 agents (live_agents = 3 in runner.toml)" in check.finding
+    (home / "runner.toml").write_text("live_agents = 100000000\n")
+    assert check_capacity(home).grade is Grade.WARN
+
+
 async def test_the_doctor_says_how_to_fix_problems(
     run_command: RunCommand, home: Path, free_port: int
 ) -> None:
@@ -127,3 +139,20 @@ async def test_usage_and_import(hub: Stack, run_command: RunCommand) -> None:
     again = await run_command("import", "demo", native)
     assert again.code == 1
     assert session in again.err
+
+
+async def test_machines(hub: Stack, run_command: RunCommand) -> None:
+    (machine,) = (await (await hub.sign_in()).get_json("/api/machines"))["machines"]
+    listed = await run_command("machines")
+    assert machine["id"][:8] in listed.out
+    assert "yes" in listed.out
+    assert json.loads((await run_command("machines", "--json")).out)["conflict"] is None
+    refused = await run_command("machines", "release", machine["id"][:8])
+    assert refused.code == 1
+    assert "this machine is connected: stop its runner first" in refused.err
+    await hub.stop_runner()
+    released = await run_command("machines", "release", machine["id"][:8])
+    assert released.code == 0
+    assert machine["id"] in released.err
+    assert (await run_command("machines", "release")).code == 2
+    assert (await run_command("machines", "list", "x")).code == 2

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from farsteer import __version__
 from farsteer.faces.acp import agent
+from tests.skew.releases import RELEASES
 from tests.support.acp_schema import check
 
 ROOT = Path(__file__).parents[2]
@@ -63,8 +63,8 @@ def test_the_registrys_entry_is_as_the_registry_wants_it() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", entry["version"])
     assert {"name", "description", "license"} <= {*entry}
     uvx = entry["distribution"]["uvx"]
-    assert entry["version"] == __version__
-    assert uvx["package"] == f"farsteer=={__version__}"
+    assert entry["version"] == RELEASES[-1].version
+    assert uvx["package"] == f"farsteer=={RELEASES[-1].version}"
     assert [uvx["cmd"], *uvx["args"]] == ["farsteer", "acp"]
 
 

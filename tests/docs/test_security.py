@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from farsteer.hub import Scope
+from tests.docs.named_tests import ROOT, exists, named_tests, rows_without_a_test
 from tests.docs.scope_table import with_table
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text()
-NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
+NAMED = named_tests(PAGE)
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED, ids=[f"{path}::{name}" for path, name in NAMED])
 def test_every_test_on_the_page_exists(path: str, name: str) -> None:
-    tree = ast.parse((ROOT / path).read_text())
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+    assert exists(path, name)
 
 
 def test_the_table_of_scopes_is_that_of_the_code() -> None:
@@ -33,8 +29,4 @@ def test_every_scope_is_described() -> None:
 
 
 def test_every_attack_names_its_test() -> None:
-    attacks = PAGE.partition("## Attacks")[2]
-    rows = [
-        line for line in attacks.splitlines() if line.startswith("| ") and not line.startswith("| attack |")
-    ]
-    assert [row for row in rows if not re.search(r"`tests/[\w/]+\.py::\w+`", row)] == []
+    assert rows_without_a_test(PAGE.partition("## Attacks")[2], "attack") == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import uuid
 from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ from farsteer.core.errors import AgentError, Conflict, ErrorCode, NotCapable
 from farsteer.core.events import FileRestore, FilesRestored, ToolStatus, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.modes import PermissionMode, ToolKind
+from farsteer.core.session import StoredConversation
+from tests.endurance.log_checker import IMPORTED
 from tests.endurance.virtual_time import spawn_outside
 
 ACCEPT_MODES = (
@@ -77,6 +80,16 @@ class AgentMemory:
     restores: deque[str] = field(default_factory=deque)
     generations: dict[str, int] = field(default_factory=dict)
     ids: itertools.count[int] = field(default_factory=itertools.count)
+    directory: str = ""
+    may_repeat: set[str] = field(default_factory=set)
+    """Messages of which hub and runner have lost every trace."""
+
+    def converse(self) -> str:
+        """Make a conversation without any session, as somebody does in a terminal. Returns its native id."""
+        native_id = str(uuid.UUID(int=next(self.ids) + (4 << 76) + (2 << 62)))
+        said = [f"t{next(self.ids)}", f"a{next(self.ids)}"]
+        self.conversations[native_id] = [Record(name, name, by_user=name.startswith("t")) for name in said]
+        return native_id
 
     def wipe(self) -> None:
         self.wiped = self.wiped or bool(self.conversations)
@@ -102,10 +115,9 @@ class RandomLaunch(Launch):
         self._open_approvals: dict[str, asyncio.Future[Answer]] = {}
         self._registered = False
         self.records: list[Record] = []
-        if memory.running:
-            memory.violations.append(
-                f"a second process beside {[one.plan.generation for one in memory.running]}"
-            )
+        others = [one.plan.generation for one in memory.running if one.plan.session_id == plan.session_id]
+        if others:
+            memory.violations.append(f"a second process beside {others}")
         if plan.generation <= memory.generations.get(plan.session_id, 0):
             memory.violations.append(f"generation {plan.generation} twice")
         memory.generations[plan.session_id] = plan.generation
@@ -129,7 +141,9 @@ class RandomLaunch(Launch):
         kept = store.get(self._native_id, [])
         if plan.decision.start is LaunchMode.CREATE and kept:
             raise AgentError("it is in use", code=ErrorCode.CONVERSATION_IN_USE)
-        if plan.decision.start is LaunchMode.RESUME and not kept:
+        if plan.fork_of is not None:
+            kept = store.get(plan.fork_of, [])
+        if (plan.decision.start is LaunchMode.RESUME or plan.fork_of is not None) and not kept:
             raise AgentError("there is none", code=ErrorCode.CONVERSATION_MISSING)
         if plan.cut_at is not None:
             at = [record.anchor for record in kept]
@@ -153,7 +167,7 @@ class RandomLaunch(Launch):
                 self._emit(ev.Notice(text="hello"), ev.CommandsUpdate(commands=(ev.SlashCommand(name="x"),)))
             case _:
                 await asyncio.sleep(0.05)
-        if kept:
+        if kept and plan.fork_of is None:
             self._register()
 
     async def _read(self) -> None:
@@ -362,7 +376,7 @@ class RandomLaunch(Launch):
     def _store_message(self, prompt: Prompt) -> None:
         name = prompt.text.split()[0]
         self._memory.received[name] += 1
-        if self._memory.received[name] > 1:
+        if self._memory.received[name] > 1 and name not in self._memory.may_repeat:
             self._memory.violations.append(f"{name} was delivered twice")
         self._store(Record(name, prompt.message_id, by_user=True))
         self._register()
@@ -493,8 +507,8 @@ class RandomAdapter(Adapter):
     name: ClassVar[str] = "random"
     title: ClassVar[str] = "Random"
     capabilities = Capabilities(
-        caller_chosen_id=True, resume=True, rewind=True, steer=True, live_mode=True, file_restore=True, approvals=True,
-        usage=True,
+        caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_mode=True, file_restore=True,
+        approvals=True, usage=True, import_history=True,
     )  # fmt: skip
 
     def __init__(self, memory: AgentMemory) -> None:
@@ -517,6 +531,26 @@ class RandomAdapter(Adapter):
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return bool(self._memory.conversations.get(native_id))
+
+    async def read_history(
+        self, native_id: str, state_dir: str
+    ) -> tuple[StoredConversation, list[ev.SessionEvent]]:
+        records = self._memory.conversations.get(native_id)
+        if not records:
+            raise AgentError("there is none", code=ErrorCode.CONVERSATION_MISSING)
+        found = StoredConversation(
+            native_id=native_id, agent=self.name, directory=self._memory.directory, updated_at=0
+        )
+        return found, [_event(record) for record in records]
+
+    async def delete_conversation(self, native_id: str, state_dir: str) -> None:
+        self._memory.conversations.pop(native_id, None)
+
+
+def _event(record: Record) -> ev.SessionEvent:
+    if record.by_user:
+        return ev.UserMessage(item_id=f"{IMPORTED}{record.anchor}", text=record.name, anchor=record.anchor)
+    return ev.AgentMessage(message_id=record.name, text="something", anchor=record.anchor)
 
 
 def _script(text: str) -> tuple[str, list[str], str]:

@@ -21,6 +21,7 @@ from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Delivery, ItemState
 from tests.endurance.storage import KillableReaders, KillableWriter
 from tests.endurance.system import SimulatedSystem
+from tests.endurance.tracked_session import TrackedSession
 from tests.support.processes import is_alive
 
 _SCRIPTS = (
@@ -45,31 +46,40 @@ class RealSystem(SimulatedSystem):
         ]
 
     def agents(self) -> list[int]:
-        return [
-            child.pid
-            for child in psutil.Process().children()
-            if is_alive(child) and "farsteer.agents.demo.agent" in child.cmdline()
-        ]
+        return [child.pid for child in psutil.Process().children() if _is_agent(child)]
 
     def processes(self) -> int:
         return len(self.agents())
 
-    def check_agent(self, outcomes: dict[str, ItemState]) -> None:
+    def all_processes(self) -> int:
+        return len(self.agents())
+
+    def check_processes(self) -> None:
+        assert self.processes() <= 1
+
+    def check_agent(self, tracked: TrackedSession, outcomes: dict[str, ItemState]) -> None:
         """The agent's own file has every visible delivered message once, and no cancelled or failed one."""
-        native_id = self.hub_state().native_id or self.session
+        native_id = tracked.stored_state(self.db).native_id or tracked.id
         path = self.root / "runner" / "agents" / "demo" / f"{native_id}.jsonl"
         lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
         records = [json.loads(line) for line in lines]
         texts = [record["text"].replace(".txt", "") for record in records if record["role"] == "user"]
         received = Counter(word for text in texts for word in {*text.split()} & outcomes.keys())
-        shown = [one.content for one in self.checker.visible if isinstance(one.content, ev.UserMessage)]
+        shown = [one.content for one in tracked.checker.visible if isinstance(one.content, ev.UserMessage)]
         seen = {word for one in shown for word in {*one.text.replace(".txt", "").split()} & outcomes.keys()}
         for name, state in outcomes.items():
             assert received[name] <= 1, f"{name} was delivered {received[name]} times"
-            if state is ItemState.DELIVERED and name in seen and not self.checker.rewound:
+            if state is ItemState.DELIVERED and name in seen and not tracked.checker.rewound:
                 assert received[name] == 1, f"{name} is delivered, and the agent does not have it"
             elif state in (ItemState.CANCELLED, ItemState.FAILED):
                 assert received[name] == 0, f"{name} is {state}, and the agent has it"
+
+
+def _is_agent(process: psutil.Process) -> bool:
+    try:
+        return is_alive(process) and "farsteer.agents.demo.agent" in process.cmdline()
+    except psutil.Error:
+        return False  # it has ended since
 
 
 class RandomDriver:

@@ -14,6 +14,7 @@ from farsteer.core import commands
 from farsteer.core.approvals import Answer, Outcome
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import Delivery
+from farsteer.link.messages import OLDEST_PROTOCOL, PROTOCOL
 from tests.endurance.agent import ACCEPT_MODES, ACTIONS, RESTORE_MODES, START_MODES, TURN_ENDINGS
 from tests.endurance.system import SimulatedSystem
 
@@ -95,7 +96,8 @@ class SessionMachine(RuleBasedStateMachine):
     def send_again(self, back: int, pause: Pause) -> None:
         """Repeat a message, as a client does that got no answer."""
         name = f"m{max(1, self.sent - back)}"
-        self.system.send(name, "", Delivery.QUEUE)
+        if name in self.system.local_ids:
+            self.system.send(name, "", Delivery.QUEUE)
         self.go_on(pause)
 
     @precondition(lambda self: self.system.names)
@@ -160,6 +162,31 @@ class SessionMachine(RuleBasedStateMachine):
         self.system.rewind(back, files=files)
         self.go_on(pause)
 
+    # -- other sessions
+
+    @rule(back=st.none() | st.integers(0, 20), pause=pauses)
+    def fork(self, back: int | None, pause: Pause) -> None:
+        self.system.fork(back)
+        self.go_on(pause)
+
+    @rule(again=st.booleans(), pause=pauses)
+    def import_conversation(self, again: bool, pause: Pause) -> None:
+        """Import a new conversation, or one that may be a session already."""
+        memory = self.system.memory
+        stored = [*memory.conversations]
+        self.system.import_conversation(stored[-1] if again and stored else memory.converse())
+        self.go_on(pause)
+
+    @rule(which=st.integers(0, 5))
+    def steer_other_session(self, which: int) -> None:
+        sessions = [*self.system.sessions]
+        self.system.session = sessions[which % len(sessions)]
+
+    @rule(pause=pauses)
+    def delete(self, pause: Pause) -> None:
+        self.system.delete()
+        self.go_on(pause)
+
     # -- failures
 
     @rule(pause=pauses)
@@ -187,6 +214,40 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(pause=pauses)
     def cut_link(self, pause: Pause) -> None:
         self.system.run(self.system.cut_link())
+        self.go_on(pause)
+
+    @precondition(lambda self: not self.system.was_set_back)
+    @rule(protocol=st.sampled_from([OLDEST_PROTOCOL, PROTOCOL]), lose=st.booleans(), pause=pauses)
+    def change_version(self, protocol: int, lose: bool, pause: Pause) -> None:
+        """The runner is updated or set back to an earlier version: it speaks another protocol from now on."""
+        system = self.system
+        system.run(system.kill_runner(lose=lose, linger=0))
+        system.protocol = protocol
+        system.run(system.start_runner())
+        self.go_on(pause)
+
+    @rule(hub=st.booleans())
+    def back_up(self, hub: bool) -> None:
+        self.system.back_up(hub=hub)
+
+    @rule(back=st.none() | st.integers(0, 3), lose=st.booleans(), down=pauses, pause=pauses)
+    def restore_runner(self, back: int | None, lose: bool, down: Pause, pause: Pause) -> None:
+        """Put an older journal back, or lose it."""
+        system = self.system
+        system.run(system.kill_runner(lose=lose, linger=0))
+        self.go_on(down)
+        system.run(system.restore_runner(back))
+        system.run(system.start_runner())
+        self.go_on(pause)
+
+    @rule(back=st.integers(0, 3), lose=st.booleans(), down=pauses, pause=pauses)
+    def restore_hub(self, back: int, lose: bool, down: Pause, pause: Pause) -> None:
+        system = self.system
+        system.run(system.kill_hub(lose=lose))
+        self.go_on(down)
+        system.run(system.restore_hub(back))
+        system.run(system.start_hub())
+        system.check_epoch()
         self.go_on(pause)
 
     @rule(mode=st.sampled_from(START_MODES))

@@ -24,6 +24,9 @@ class InlineWriter(Writer):
         self._loop = asyncio.get_running_loop()
         self._room = asyncio.Semaphore(max_waiting)
         self._closed = False
+        self._path = path
+        self.home_removed = asyncio.Event()
+        self._erasures = set()
         self._waiting: list[Any] = []
         self._jobs = self  # pyright: ignore[reportAttributeAccessIssue]
         self._db = connect(path)

@@ -1,7 +1,8 @@
 """`farsteer` with a kill at a named step: `python -m tests.faults.process FILE runner ...`
 
 FILE contains the order `victim step when count`. When the step is reached for the count-th time after the order was
-written, the victim (the process itself, or its newest agent) gets SIGKILL. The product has no code for this.
+written, the victim (the process itself, or its newest agent) gets SIGKILL, and the file `kills` beside it a line. The
+product has no code for this.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -71,15 +73,27 @@ class KillOrder:
             self._read, self._left = order, int(count)
         self._left -= 1
         if self._left == 0:
-            self._kill(victim)
+            self._kill(victim, step, when)
 
-    def _kill(self, victim: str) -> None:
-        if victim != "agent":
-            os.kill(os.getpid(), signal.SIGKILL)
+    def _kill(self, victim: str, step: str, when: str) -> None:
         self._path.unlink(missing_ok=True)
-        if self.agents:
-            with suppress(ProcessLookupError):
+        if victim == "agent":
+            with suppress(ProcessLookupError, IndexError):
                 os.kill(self.agents[-1], signal.SIGKILL)
+                self._record(f"{victim} {when} {step}")
+        else:
+            self._record(f"{victim} {when} {step}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _record(self, kill: str) -> None:
+        kills = os.open(self._path.with_name("kills"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(kills, f"{kill}\n".encode())
+        os.close(kills)
+
+
+def import_steps() -> None:
+    for step in {step for steps in STEPS.values() for step in steps}:
+        importlib.import_module(step.partition(":")[0])
 
 
 def _wrap(kill_order: KillOrder, step: str) -> None:
@@ -118,17 +132,25 @@ def _record_agents(kill_order: KillOrder) -> None:
     AgentProcess.__init__ = init
 
 
-def main() -> int:
-    path, kind, *rest = sys.argv[1:]
+def _use_recording_agent(ledger: Path) -> None:
+    from farsteer.agents.demo import adapter
+
+    script = Path(__file__).with_name("agent.py")
+    adapter.ARGV = (sys.executable, "-I", str(script), str(ledger))
+
+
+def main(argv: Sequence[str]) -> int:
+    path, kind, *rest = argv
     kill_order = KillOrder(Path(path))
     for step in HUB_STEPS if kind == "hub" else (*RUNNER_STEPS, *AGENT_STEPS[-1:]):
         _wrap(kill_order, step)
     if kind == "runner":
         _record_agents(kill_order)
+        _use_recording_agent(Path(path).with_name("ledger"))
     from farsteer.cli.main import main as farsteer
 
     return farsteer([kind, *rest])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -28,6 +28,7 @@ from farsteer.link.messages import (
     Call,
     Deltas,
     Events,
+    IdentityClaimed,
     LogLine,
     Ping,
     Pong,
@@ -85,6 +86,8 @@ class ScriptedRunner:
         self.pongs = 0
         self.answers: dict[type[Command], Callable[[Call], Reply | None]] = {Create: self._created}
         self.welcome: Welcome | None = None
+        self.more: list[Welcome] = []
+        """The further parts of the welcome."""
         self.refused: str | None = None
         self.confirms_messages = True
         self._changed = asyncio.Event()
@@ -172,6 +175,10 @@ class ScriptedRunner:
                     self.acked[message.session] = message.seq
                 case Pong():
                     self.pongs += 1
+                case IdentityClaimed():
+                    pass
+                case Welcome():
+                    self.more.append(message)
                 case Call():
                     self.calls.append(message)
                     await self._answer(message)

@@ -1,6 +1,7 @@
 """A link that receives nothing for too long is closed. Time spent handling a message does not count."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -51,3 +52,35 @@ async def test_the_first_message_has_the_same_timeout() -> None:
         await receiver.receive_first()
     await there.send("hello")
     assert await receiver.receive_first() == "hello"
+
+
+async def test_bytes_restart_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large message over a slow link is no idle link."""
+    here, _ = memory_pair()
+    counter = itertools.count()
+    monkeypatch.setattr(type(here), "received_bytes", property(lambda _: next(counter)))
+    receiver = IdleTimeoutReceiver[object](here, IDLE_TIMEOUT)
+    receiving = asyncio.create_task(receiver.receive())
+    watching = asyncio.create_task(receiver.watch())
+    done, _ = await asyncio.wait([watching], timeout=IDLE_TIMEOUT * 10)
+    assert not done
+    for task in (receiving, watching):
+        task.cancel()
+
+
+async def test_a_peer_that_does_not_read_ends_the_watch() -> None:
+    here, there = memory_pair(1)
+    receiver = IdleTimeoutReceiver[object](here, IDLE_TIMEOUT)
+    await here.send("unread")
+    with pytest.raises(LinkClosed, match="read nothing"):
+        async with asyncio.timeout(5):
+            await receiver.watch()
+    await there.receive()
+
+
+async def test_work_of_the_handshake_is_watched() -> None:
+    here, _ = memory_pair(1)
+    receiver = IdleTimeoutReceiver[object](here, IDLE_TIMEOUT)
+    await receiver.watched(here.send("first"))
+    with pytest.raises(LinkClosed, match="read nothing"):
+        await receiver.watched(here.send("second"))

@@ -11,6 +11,7 @@ from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.journal import Journal, StoredSession
+from farsteer.runner.lease import RunnerLease
 from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.session.context import ActorContext, TimeLimits
 from farsteer.runner.session.log import SessionLog
@@ -30,6 +31,7 @@ class SessionHarness:
         self.tmp_path = tmp_path
         self.actor: SessionActor | None = None
         self.places = AgentPlaces()
+        self.lease = RunnerLease()
         self.limits = TimeLimits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, prewarm_delay=0.02)
 
     async def create(self, **spec: object) -> SessionActor:
@@ -45,10 +47,10 @@ class SessionHarness:
 
     def start(self, stored: StoredSession) -> SessionActor:
         spec = stored.spec
-        log = SessionLog(
-            stored.state, self.journal, self.out, stored.finished_items, stored.message_sizes, stored.drafts
+        log = SessionLog(stored.state, self.journal, self.out, stored.message_sizes, stored.drafts)
+        context = ActorContext(
+            self.adapter, str(self.tmp_path), self.limits, places=self.places, lease=self.lease
         )
-        context = ActorContext(self.adapter, str(self.tmp_path), self.limits, places=self.places)
         self.actor = SessionActor(spec, log, context)
         self.actor.run_in_background()
         return self.actor

@@ -23,7 +23,7 @@ from farsteer.core.events import (
 from farsteer.core.modes import PermissionMode
 from farsteer.core.session import SessionState
 from farsteer.link.messages import EncodedEntry
-from farsteer.runner.journal import Journal, JournalBatch
+from farsteer.runner.journal import ItemOutcome, Journal, JournalBatch
 from farsteer.runner.session.drafts import DraftDelta
 
 SECONDS = 10.0
@@ -207,3 +207,6 @@ class CountingJournal(Journal):
         self.appends += 1
         await self.writable.wait()
         await self._inner.append(state, batch, draft_deltas)
+
+    def find_outcome(self, session: str, item: str) -> ItemOutcome | None:
+        return self._inner.find_outcome(session, item)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.capabilities import MachineInfo
-from farsteer.core.events import DeltaKind, decode_entry
+from farsteer.core.errors import ErrorCode, TooLarge
+from farsteer.core.events import DeltaKind, decode_entry, make_entry
 from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import encode
 from farsteer.link.identity import NONCE_BYTES, is_valid_proof
 from farsteer.link.messages import (
     Ack,
@@ -20,17 +23,22 @@ from farsteer.link.messages import (
     Challenge,
     Deltas,
     Events,
+    Goodbye,
     Hello,
     Proof,
     Refused,
     Reply,
     ToHub,
     ToRunner,
+    UnknownCall,
+    UnknownMessage,
+    Unsupported,
     Welcome,
+    encode_entry,
 )
 from farsteer.link.transport import LinkClosed, MemoryTransport, memory_pair
 from farsteer.runner.journal import Journal
-from farsteer.runner.link_client import LinkClient, LinkTransport
+from farsteer.runner.link_client import LinkClient, LinkTransport, fill_gap
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.log import SessionLog
 from tests.runner.harness import SESSION
@@ -55,19 +63,29 @@ class ScriptedHub:
         acked: dict[str, int] | None = None,
         deleted: list[str] | None = None,
         foreign: list[str] | None = None,
+        lease: int = 0,
+        protocol: int = 2,
     ) -> HubLink:
         async with asyncio.timeout(SECONDS):
             link = await self.links.get()
             hello = await link.receive()
         assert isinstance(hello, Hello)
-        nonce = b"n" * NONCE_BYTES
-        await link.send(Challenge(nonce=nonce))
+        challenge = Challenge(nonce=b"n" * NONCE_BYTES, protocol=protocol)
+        await link.send(challenge)
         async with asyncio.timeout(SECONDS):
             proof = await link.receive()
         assert isinstance(proof, Proof)
-        assert is_valid_proof(hello.key, proof.signature, nonce, hello.machine.id, link.token_digest)
-        await link.send(Welcome(acked=acked or {}, deleted=deleted or [], foreign=foreign or []))
+        assert is_valid_proof(hello.key, proof.signature, challenge, hello.machine.id, link.token_digest)
+        await link.send(Welcome(acked=acked or {}, deleted=deleted or [], foreign=foreign or [], lease=lease))
         return HubLink(link, hello)
+
+    async def refuse(self, refused: Refused) -> Hello:
+        async with asyncio.timeout(SECONDS):
+            link = await self.links.get()
+            hello = await link.receive()
+        assert isinstance(hello, Hello)
+        await link.send(refused)
+        return hello
 
 
 class HubLink:
@@ -92,6 +110,10 @@ class HubLink:
         elif isinstance(message, Reply):
             self.replies.append(message)
         return message
+
+    async def until_state(self) -> None:
+        while self.state is None:
+            await self.receive()
 
     async def until_seq(self, seq: int) -> None:
         while not self.seqs or self.seqs[-1] < seq:
@@ -138,8 +160,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[LinkHarness]:
     task = asyncio.create_task(harness.client.run(harness.hub.connect, MACHINE, key_of(MACHINE.id)))
     yield harness
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await asyncio.wait([task])
     await journal.close()
 
 
@@ -285,6 +306,77 @@ async def test_calls_are_answered_by_their_number(harness: LinkHarness) -> None:
     assert [reply.id for reply in peer.replies] == [7, 8]
 
 
+async def test_what_a_link_cannot_carry_is_replaced(
+    harness: LinkHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = MemoryTransport[ToHub, ToRunner].send
+
+    async def send_short(self: MemoryTransport[ToHub, ToRunner], message: ToHub) -> None:
+        if len(encode(message)) > 5000:
+            raise TooLarge("a link carries messages of at most 5000 bytes", limit=5000)
+        await send(self, message)
+
+    async def long_reply(call: Call) -> Reply:
+        return Reply(id=call.id, result="x" * 6000, seq=3)
+
+    monkeypatch.setattr(MemoryTransport, "send", send_short)
+    monkeypatch.setattr(harness, "handle", long_reply)
+    peer = await harness.hub.welcome()
+    await peer.until_state()
+    await harness.write(1, 6000)
+    events = await peer.receive()
+    assert isinstance(events, Events)
+    notice = decode_entry(bytes(events.entries[0].body)).content
+    assert isinstance(notice, ev.Notice)
+    assert notice.code == "entry_too_large"
+    await harness.write(1)
+    await peer.until_seq(2)
+    await peer.link.send(Call(id=7, session=SESSION, command=commands.Abort()))
+    while not peer.replies:
+        await peer.receive()
+    assert peer.replies[0].error is not None
+    assert (peer.replies[0].error.code, peer.replies[0].seq) == (ErrorCode.TOO_LARGE, 3)
+
+
+async def test_a_long_backlog_is_sent_in_turns(harness: LinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is read page by page while entries are added."""
+    await harness.write(2500, 100)
+    monkeypatch.setattr(MemoryTransport, "batch_bytes", 10_000)
+    peer = await harness.hub.welcome()
+    sizes: list[int] = []
+    while not peer.seqs or peer.seqs[-1] < 2600:
+        message = await peer.receive()
+        if harness.log.state.seq < 2600:
+            await harness.write(1, 100)
+        assert isinstance(message, Events)
+        sizes.append(sum(len(entry.body) for entry in message.entries))
+    assert peer.seqs == list(range(1, 2601))
+    assert max(sizes) <= 10_000
+    assert len(sizes) < 150
+
+
+async def test_an_entry_that_does_not_fit_in_memory_is_sent(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
+    await peer.until_state()
+    await harness.write(1, 9 * 1024 * 1024)
+    await harness.write(2, 10)
+    await peer.until_seq(3)
+    assert peer.seqs == [1, 2, 3]
+
+
+async def test_the_state_follows_a_large_entry(harness: LinkHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await harness.write(1, 20_000)
+    await harness.write(2, 10)
+    await harness.write(1, 20_000)
+    monkeypatch.setattr(MemoryTransport, "batch_bytes", 10_000)
+    peer = await harness.hub.welcome()
+    received = [await peer.receive() for _ in range(4)]
+    assert [[one.seq for one in message.entries] for message in received if isinstance(message, Events)] == [
+        [1], [2, 3], [4], [],
+    ]  # fmt: skip
+    assert peer.state is not None
+
+
 async def test_a_refusal_is_logged_with_what_to_do(
     harness: LinkHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -330,3 +422,102 @@ async def test_a_session_of_another_hub_is_kept_and_not_sent(harness: LinkHarnes
     peer = await harness.hub.welcome({SESSION: 0})
     await peer.until_seq(3)
     assert peer.seqs == [1, 2, 3]
+
+
+async def test_a_failure_that_nobody_foresaw_ends_the_link_and_not_the_client(
+    harness: LinkHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(harness, "handle_welcome", AsyncMock(side_effect=MemoryError))
+        first = await harness.hub.welcome()
+        with pytest.raises(LinkClosed):
+            await first.receive()
+    await harness.write(1)
+    again = await harness.hub.welcome()
+    await again.until_seq(1)
+    assert "the link to the hub failed" in caplog.text
+
+
+async def test_an_unknown_message_is_answered(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome(protocol=3)
+    await peer.link.send(UnknownMessage("news"))
+    while not isinstance(answer := await peer.receive(), Unsupported):
+        pass
+    assert answer.kind == "news"
+    await peer.link.send(Unsupported(kind="ping"))
+    await harness.write(1)
+    await peer.until_seq(1)
+
+
+async def test_a_hub_of_protocol_2_gets_no_message_that_it_does_not_know(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
+    await peer.link.send(UnknownMessage("news"))
+    await harness.write(1)
+    await peer.until_seq(1)
+    ending = asyncio.create_task(harness.client.end())
+    with pytest.raises(LinkClosed):
+        await peer.receive()
+    await ending
+
+
+async def test_an_unknown_command_is_answered(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome()
+    await peer.link.send(UnknownCall(id=9, reason="Invalid value 'teleport'"))
+    while not peer.replies:
+        await peer.receive()
+    (reply,) = peer.replies
+    assert reply.error is not None
+    assert (reply.id, reply.error.code) == (9, "not_capable")
+    assert "update farsteer there" in reply.error.message
+
+
+async def test_a_runner_that_ends_sends_the_rest_and_says_goodbye(harness: LinkHarness) -> None:
+    peer = await harness.hub.welcome(protocol=3)
+    harness.client.begin_end()
+    await peer.link.send(Call(id=1, session=SESSION, command=commands.Abort()))
+    await harness.write(3)
+    ending = asyncio.create_task(harness.client.end())
+    while not isinstance(await peer.receive(), Goodbye):
+        pass
+    assert peer.seqs == [1, 2, 3]
+    assert peer.replies == [], "the hub repeats the call over the next link"
+    await peer.link.close()
+    await ending
+
+
+async def test_the_outbox_ends_after_a_large_message_that_is_on_its_way(harness: LinkHarness) -> None:
+    outbox = Outbox()
+    outbox.add_session(harness.log.state, harness.log)
+    outbox.open({})
+    session = await outbox.next()
+    assert session is not None
+    session.sending, session.state_due = True, False
+    outbox.end()
+    end = asyncio.create_task(outbox.next())
+    await asyncio.sleep(0)
+    assert not end.done()
+    session.sending = False
+    outbox.requeue(session)
+    async with asyncio.timeout(SECONDS):
+        assert await end is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "last", "kept", "filled"),
+    [
+        (2, 5, [3, 4, 5], []),
+        (2, 6, [5, 6], [3, 4]),
+        (2, 9, [4, 6, 9], [3, 5, 7, 8]),
+        (2, 5, [], [3, 4, 5]),
+        (0, 5000, [3], [1, 2]),
+        (0, 5000, [4000], [*range(1, 1002)]),
+        (7, 7, [], []),
+    ],
+)
+def test_every_entry_that_neither_end_has_is_replaced_by_a_notice(
+    sent: int, last: int, kept: list[int], filled: list[int]
+) -> None:
+    entries = [encode_entry(make_entry("s", seq, ev.Notice(text="kept"), 1)) for seq in kept]
+    sequence = fill_gap("s", sent, last, entries)
+    assert [entry.seq for entry in sequence] == [*range(sent + 1, sent + 1 + len(sequence))]
+    assert [entry.seq for entry in sequence if b"entry_lost" in bytes(entry.body)] == filled

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from farsteer.agents.process import cgroups
 from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.orphans import home_id, kill_orphans
@@ -77,6 +78,23 @@ def test_only_processes_of_this_home_are_killed(tmp_path: Path, orphans: Orphans
     assert not any(map(alive, agents)), "they are gone when it returns"
     assert all(map(alive, spared))
     assert kill_orphans(mine) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cgroups.parent_group() is None, reason="control groups cannot be created here")
+def test_a_daemon_of_a_killed_runner_is_found_by_its_control_group(tmp_path: Path) -> None:
+    home, other = prepare_home(tmp_path / "home"), prepare_home(tmp_path / "other")
+    group = cgroups.create_group(str(LaunchMark(home_id(home), 1, SESSION)))
+    assert group is not None
+    command = group.command(["env", "-i", "sh", "-c", "echo; exec sleep 300"], None)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        kill_orphans(other)
+        assert alive(daemon)
+        kill_orphans(home)
+        assert not alive(daemon)
+        assert not Path(group.path).exists()
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.agents import registry
 from tests.scenarios.chat import Chat
 from tests.scenarios.world import World
 
@@ -13,12 +12,8 @@ from tests.scenarios.world import World
 @pytest.fixture
 async def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """A connected hub and runner. Change `limits`, then call `restart`, for other limits."""
-    world = World(home)
-    monkeypatch.setattr(registry, "adapter", world.adapter)
-    await world.start_hub()
-    await world.start_runner()
-    yield world
-    await world.close()
+    async with World.connected(home, monkeypatch) as world:
+        yield world
 
 
 @pytest.fixture

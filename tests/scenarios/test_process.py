@@ -10,10 +10,12 @@ import time
 import psutil
 import pytest
 
+from farsteer.agents.demo.history import read_conversation
+from farsteer.agents.demo.launch import DemoLaunch
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.api import SendMessage
-from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.launch import LaunchMode
 from farsteer.core.queue import ItemState
@@ -25,6 +27,19 @@ from tests.support.eventually import eventually
 
 WORD = "The password is dolphin."
 RECALL = "what password did I tell you?"
+
+
+def stored_messages(chat: Chat) -> list[str]:
+    """The messages that the demo agent has taken, read from its disk."""
+    _, records = read_conversation(chat.adapter.plans[0].state_dir, str(chat.state.native_id))
+    return [record["text"] for record in records if record["role"] == "user"]
+
+
+async def freeze(chat: Chat) -> None:
+    """Stop the agent, so that it reads nothing more."""
+    agent = psutil.Process(chat.pid)
+    agent.suspend()
+    await eventually(lambda: agent.status() == psutil.STATUS_STOPPED)
 
 
 def started(chat: Chat) -> list[str | None]:
@@ -117,6 +132,8 @@ async def test_26_hard_kill_keeps_queue(world: World) -> None:
     world.limit(interrupt_end=0.1, stop_grace=0.2)
     chat = await world.create()
     hung = await chat.begin("stubborn")
+    # It takes interrupts until it has said this.
+    await chat.until(ev.AgentMessage)
     later = await chat.send("say later")
     await chat.until(ev.QueueUpdate, item_id=later, state=ItemState.QUEUED)
     urgent = await chat.hurry("say urgent")
@@ -128,15 +145,91 @@ async def test_26_hard_kill_keeps_queue(world: World) -> None:
 
 
 async def test_27_in_flight_not_duplicated(chat: Chat) -> None:
-    """The agent reads no more: a message is handed over and not confirmed when it dies."""
-    await chat.say("deaf")
-    item = await chat.send("say hello")
-    await chat.until(ev.UserMessage, item_id=item)
+    """A message is handed over and not confirmed when the agent dies."""
+    await chat.say("never confirm")
+    item = await chat.send("hang")
+    await eventually(lambda: "hang" in stored_messages(chat))
     await chat.kill_agent()
     assert await chat.outcome(item) is ItemState.UNKNOWN
     assert (await chat.turn(item)).reason is TurnEndReason.FAILED
-    assert "say hello" not in (await chat.say("history")).answer
+    assert (await chat.say("say later")).answer == "later"
     assert started(chat).count(item) == 1
+    assert stored_messages(chat).count("hang") == 1
+
+
+async def test_27_unread_message_goes_to_the_next_process(chat: Chat) -> None:
+    """The agent reads no more: what it left in the pipe is known not to be taken."""
+    await chat.say("say first")
+    await freeze(chat)
+    item = await chat.send("say hello")
+    await chat.until(ev.UserMessage, item_id=item)
+    await chat.kill_agent()
+    turn = await chat.turn(item)
+    assert turn.reason is TurnEndReason.END_TURN
+    assert turn.answer == "hello"
+    assert chat.outcomes(item) == [ItemState.DELIVERED]
+    assert started(chat).count(item) == 1
+    assert len(chat.of(ev.UserMessage, item_id=item)) == 1
+    assert stored_messages(chat).count("say hello") == 1
+
+
+@pytest.mark.parametrize("ended_by", ["abort", "stop", "cancel", "now"])
+async def test_27_turn_that_waits_for_a_process_can_be_ended(chat: Chat, ended_by: str) -> None:
+    await chat.say("say first")
+    await freeze(chat)
+    item = await chat.send("say hello")
+    await chat.until(ev.UserMessage, item_id=item)
+    chat.adapter.gate.clear()
+    await chat.kill_agent()
+    await chat.until(ev.QueueUpdate, 2, item_id=item, state=ItemState.QUEUED)
+    assert chat.state.turn_id is not None
+    match ended_by:
+        case "abort":
+            await chat.abort()
+        case "stop":
+            await chat.stop()
+        case "cancel":
+            await chat.cancel(item)
+        case _:
+            await chat.hurry("say urgent")
+    assert (await chat.turn(item)).reason is TurnEndReason.CANCELLED
+    assert await chat.outcome(item) is ItemState.CANCELLED
+    chat.adapter.gate.set()
+    assert (await chat.say("say later")).answer == "later"
+    assert "say hello" not in stored_messages(chat)
+
+
+async def test_27_runner_restarts_while_a_turn_waits_for_a_process(world: World, chat: Chat) -> None:
+    await chat.say("say first")
+    await freeze(chat)
+    item = await chat.send("say hello")
+    await chat.until(ev.UserMessage, item_id=item)
+    chat.adapter.gate.clear()
+    await chat.kill_agent()
+    await chat.until(ev.QueueUpdate, 2, item_id=item, state=ItemState.QUEUED)
+    chat.adapter.gate.set()
+    await world.restart_runner()
+    turn = await chat.turn(item)
+    assert (turn.reason, turn.answer) == (TurnEndReason.END_TURN, "hello")
+    assert started(chat).count(item) == 1
+    assert stored_messages(chat).count("say hello") == 1
+
+
+async def test_27_agent_that_never_takes_a_message(world: World) -> None:
+    """A message fails when three processes in a row ended before they took it."""
+    chat = await world.create()
+
+    async def send(*_: object) -> None:
+        raise AgentError("it is gone", code=ErrorCode.MESSAGE_NOT_TAKEN)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DemoLaunch, "send", send)
+        item = await chat.send("say hello")
+        turn = await chat.turn(item)
+    assert turn.reason is TurnEndReason.FAILED
+    assert await chat.outcome(item) is ItemState.FAILED
+    assert len(chat.adapter.plans) == 3
+    assert (await chat.say("say later")).answer == "later"
 
 
 async def test_28_cancel_queued_is_real(chat: Chat) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from farsteer.agents import registry
@@ -60,6 +62,17 @@ class World:
         """Everything that the hub has broadcast."""
         self._link: MemoryLink | None = None
         self._running: asyncio.Task[None] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Self]:
+        """A connected hub and runner."""
+        world = cls(home)
+        monkeypatch.setattr(registry, "adapter", world.adapter)
+        await world.start_hub()
+        await world.start_runner()
+        yield world
+        await world.close()
 
     def limit(self, **limits: float) -> None:
         """Set time limits for sessions created from now on and for the next runner."""

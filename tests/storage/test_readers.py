@@ -1,5 +1,7 @@
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -46,5 +48,25 @@ async def test_a_reader_cannot_write_and_stays_usable(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         await readers.run(insert)
     assert await readers.run(count) == 0
+    await readers.close()
+    await writer.close()
+
+
+@pytest.mark.slow
+async def test_another_program_that_looks_at_the_database_takes_nothing_away(tmp_path: Path) -> None:
+    """The last connection to a database removes its write-ahead log: ours must be seen as connections."""
+    path = tmp_path / "a.db"
+    writer, readers = await Writer.open(path, SCHEMA), Readers(path)
+    look = (
+        f"import sqlite3; db = sqlite3.connect({str(path)!r})\n"
+        "print(*db.execute('SELECT count(*) FROM t').fetchone()); db.close()"
+    )
+    for expected in (1, 2, 3):
+        await readers.run(count)
+        await writer.run(insert)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", look, stdout=subprocess.PIPE)
+        seen, _ = await process.communicate()
+        assert int(seen) == expected
+        assert path.with_name("a.db-wal").exists()
     await readers.close()
     await writer.close()

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -203,3 +204,15 @@ def test_the_table_equals_a_model_whatever_fails(
 
     asyncio.run(main())
     assert rows(path) == sorted(model)
+
+
+async def test_a_failure_of_the_writer_itself_fails_its_jobs_and_the_next_one_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await Writer.open(tmp_path / "db", SCHEMA)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_commit", Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            await writer.run(lambda db: None)
+    assert await writer.run(lambda db: 1) == 1
+    await writer.close()

@@ -7,7 +7,8 @@ from hashlib import sha256
 
 from farsteer.core.capabilities import MachineInfo
 from farsteer.link.identity import MachineKey
-from farsteer.link.messages import PROTOCOL, Challenge, Hello, Proof, ToHub, ToRunner
+from farsteer.link.messages import PROTOCOL, TRANSFER_PROTOCOL, Challenge, Hello, Proof, ToHub, ToRunner
+from farsteer.link.transfers import UnfinishedTransfers
 from farsteer.link.transport import Transport
 
 DEADLINE = 10.0
@@ -34,7 +35,9 @@ async def shake_hands(
         await transport.send(hello)
         answer = await transport.receive()
         if isinstance(answer, Challenge):
-            signature = key.sign(answer.nonce, hello.machine.id, transport.token_digest)
+            signature = key.sign(answer, hello.machine.id, transport.token_digest)
             await transport.send(Proof(signature=signature))
+            if answer.protocol >= TRANSFER_PROTOCOL:
+                await transport.start_transfers(UnfinishedTransfers(), "hub")
             answer = await transport.receive()
     return answer

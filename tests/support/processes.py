@@ -82,7 +82,8 @@ def describe(processes: list[psutil.Process]) -> str:
     lines: list[str] = []
     for process in processes:
         try:
-            lines.append(f"  {process.pid}: {' '.join(process.cmdline())} (in {process.cwd()})")
+            command = " ".join(process.cmdline())
+            lines.append(f"  {process.pid}: {command} (in {process.cwd()}, child of {process.ppid()})")
         except psutil.Error:
             lines.append(f"  {process.pid}: gone while we looked")
     return "\n".join(lines)

@@ -148,12 +148,17 @@ class WatchedHub:
 
 
 @asynccontextmanager
-async def watched_hub(root: Path, *options: str, command: str = "up") -> AsyncGenerator[WatchedHub]:
-    """Start a hub, with a runner unless `command` is "hub", on a free port. `TOKEN` is its owner's token."""
+async def watched_hub(
+    root: Path, *options: str, command: str = "up", module: str = "tests.support.stalls"
+) -> AsyncGenerator[WatchedHub]:
+    """Start a hub, with a runner unless `command` is "hub", on a free port. `TOKEN` is its owner's token.
+
+    `module` is run instead of this one.
+    """
     home = root / "home"
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     (root / "stalls").touch()
-    process = _spawn(root, home, [command, "--port", "0", *options])
+    process = _spawn(root, home, module, [command, "--port", "0", *options])
     hub = WatchedHub(root, process)
     try:
         assert process.stdout is not None
@@ -168,14 +173,14 @@ async def watched_hub(root: Path, *options: str, command: str = "up") -> AsyncGe
         await asyncio.to_thread(process.communicate, None, _SECONDS)
 
 
-def _spawn(root: Path, home: Path, command: list[str]) -> subprocess.Popen[str]:
+def _spawn(root: Path, home: Path, module: str, command: list[str]) -> subprocess.Popen[str]:
     environment = {
         "PATH": os.environ["PATH"], "PYTHONPATH": str(_ROOT), "HOME": str(root), "FARSTEER_HOME": str(home),
         "CLI_API_TOKEN": TOKEN,
     }  # fmt: skip
     with (root / "log").open("a") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.support.stalls", str(root / "stalls"), *command],
+            [sys.executable, "-m", module, str(root / "stalls"), *command],
             env=environment, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True,
             start_new_session=True,
         )  # fmt: skip

@@ -21,7 +21,9 @@ Turns
 - After `send` returned, exactly one `TurnEnded` follows, as the last output of the turn, even if the process crashes. A
   turn that `stop` cuts short ends as cancelled.
 - If `send` raises, the turn never started and no `TurnEnded` follows. The codes `agent_died` and `timeout` say that the
-  agent may have received the message; then the launch ends the process. Any other error says that it has not.
+  agent may have received the message; then the launch ends the process. Any other error says that it has not. With
+  `message_not_taken` the process is gone or of no use, and the runner gives the message to the next one.
+  `AgentProcess.handing_over` raises it.
 - `interrupt` asks the agent to end the turn. The turn still ends with its own `TurnEnded`.
 - A message is emitted once as a whole. Its deltas, if any, come before it and add up to its text.
 

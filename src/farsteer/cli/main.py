@@ -19,12 +19,15 @@ COMMANDS = {
     "import": "turn conversations that an agent has stored into sessions",
     "usage": "show tokens and cost per day, model, session or turn",
     "agents": "list the agents, what they can do and how to install them",
+    "machines": "list the machines of a hub, and who acts as them",
     "doctor": "check this machine and say how to fix what is missing",
+    "backup": "write the home directory to one file, also while it is in use",
+    "restore": "put the content of a backup into the home directory",
     "token": "create, list and revoke access tokens",
     "acp": "serve an editor over ACP: Zed, JetBrains, Neovim, Toad",
     "login": "store the address of a hub and an access token for it",
     "logout": "remove what `farsteer login` stored",
-    "hub": "start a hub without a runner",
+    "hub": "start a hub without a runner; `hub compact` gives back space",
     "runner": "connect this machine to a hub",
 }
 
@@ -35,11 +38,12 @@ _MODULES = {
     "runner": "daemons",
     "logout": "login",
     "token": "tokens",
+    "restore": "backup",
     "import": "imports",
 }
 
 OVERVIEW = """\
-Farsteer {version}: run coding agents on your machines, steer them from anywhere.
+Farsteer {version}: coding agents on your machines, steered from anywhere.
 
 usage: farsteer COMMAND [options]
 

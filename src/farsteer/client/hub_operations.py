@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from farsteer.client.connection import RestConnection, api_path
 from farsteer.core import api
+from farsteer.core.foreign import ForeignSessionsResponse, ForeignSessionView
+from farsteer.core.retention import Compaction, StorageReport
 from farsteer.core.session import StoredConversation
 
 
@@ -46,9 +48,41 @@ class HubOperations:
         query = {"sessions": "delete" if delete_sessions else "keep"}
         await self._connection.call("DELETE", api_path("machines", machine_id), api.Done, query=query)
 
+    async def release_machine(self, machine_id: str) -> None:
+        """Let another runner with the machine's identity take the place of one that is gone for good.
+
+        Only if that one does not run any more: it may still be working without a connection.
+
+        Raises:
+            NotFound: There is no machine with this id.
+            Conflict: It is connected.
+            Forbidden: The token lacks the scope `admin`.
+        """
+        await self._connection.call("POST", api_path("machines", machine_id, "release"), api.Done)
+
     async def limits(self) -> list[api.LimitView]:
         """Return the limits of the namespace, with what is used of each."""
         return (await self._connection.call("GET", api_path("limits"), api.LimitsResponse)).limits
+
+    async def storage(self) -> StorageReport:
+        """Return the size of the hub's database, and what its retention rules would remove.
+
+        Raises:
+            Forbidden: The token lacks the scope `admin`, or does not belong to the namespace `default`.
+        """
+        return await self._connection.call("GET", api_path("storage"), StorageReport)
+
+    async def compact(self, *, dry_run: bool = False) -> StorageReport:
+        """Let the hub apply its retention rules and give back free space, which goes on in the background.
+
+        Args:
+            dry_run: Change nothing; return what would be removed.
+
+        Raises:
+            Forbidden: The token lacks the scope `admin`, or does not belong to the namespace `default`.
+        """
+        path, body = api_path("storage", "compact"), Compaction(dry_run=dry_run)
+        return await self._connection.call("POST", path, StorageReport, body=body)
 
     async def agents(self) -> list[api.AgentView]:
         """Return the agents of all connected machines, and on which of them each is available."""
@@ -75,6 +109,35 @@ class HubOperations:
         query = {"agent": agent, "directory": directory, "limit": limit}
         answer = await self._connection.call("GET", path, api.ConversationsResponse, query=query)
         return answer.conversations
+
+    async def foreign_sessions(self, machine_id: str) -> list[ForeignSessionView]:
+        """Return the sessions that a machine has and the hub never had, the one used last first.
+
+        Raises:
+            MachineOffline: The machine is not connected.
+            NotCapable: Its runner is too old.
+        """
+        path = api_path("machines", machine_id, "foreign-sessions")
+        return (await self._connection.call("GET", path, ForeignSessionsResponse)).sessions
+
+    async def adopt_foreign_session(self, machine_id: str, session_id: str) -> api.SessionView:
+        """Make a session that only its machine knows a session of this namespace. It goes on as it is.
+
+        Raises:
+            NotFound: There is no such session.
+            MachineOffline: The machine is not connected.
+        """
+        path = api_path("machines", machine_id, "foreign-sessions", session_id, "adopt")
+        return (await self._connection.call("POST", path, api.SessionResponse)).session
+
+    async def end_foreign_session(self, machine_id: str, session_id: str) -> None:
+        """Stop the agent of a session that only its machine knows, and delete it there.
+
+        Raises:
+            NotFound: There is no such session.
+        """
+        path = api_path("machines", machine_id, "foreign-sessions", session_id)
+        await self._connection.call("DELETE", path, api.Done)
 
     async def usage(
         self,

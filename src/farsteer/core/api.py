@@ -1,7 +1,4 @@
-"""Request and response bodies of the REST API, used by the server and by the SDK.
-
-A request with an unknown field is refused. A response may gain fields in a later version.
-"""
+"""Bodies of the REST API. A request with an unknown field is refused; a response may gain fields in a later version."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from farsteer.core.approvals import Answer, Approval, Outcome
-from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.capabilities import AgentInfo, Capabilities, MachineConflict
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Entry, FilesRestored, SessionStatus, SlashCommand
 from farsteer.core.identity import Identity
@@ -74,6 +71,10 @@ class MachineView(ResponseBody):
     name: str | None
     agents: tuple[AgentInfo, ...]
     roots: tuple[str, ...]
+    conflict: MachineConflict | None = None
+    foreign_sessions: int = 0
+    problem: str | None = None
+    """What keeps its runner from working, such as a full disk."""
 
 
 class MachinesResponse(ResponseBody):

@@ -58,3 +58,11 @@ class MachineInfo(WireStruct, omit_defaults=False):
     roots: tuple[str, ...] = ()
     """Directories that sessions may run in. Empty means any directory."""
     name: str | None = None
+
+
+class MachineConflict(WireStruct, omit_defaults=False):
+    """Another runner with the identity of a machine was refused, since the machine's runner was accepted."""
+
+    host: str
+    at: int
+    message: str

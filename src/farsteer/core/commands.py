@@ -5,7 +5,7 @@ from __future__ import annotations
 from farsteer.core.approvals import Answer
 from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import QueueItem
+from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec
 from farsteer.core.wire import WireStruct
 
@@ -22,10 +22,31 @@ class Send(WireStruct, tag_field="do", tag="send"):
     item: QueueItem
 
 
+class KnownOutcome(WireStruct):
+    """The result of `Send` and `Cancel`, if the item has an outcome already."""
+
+    outcome: ItemState
+
+
 class Cancel(WireStruct, tag_field="do", tag="cancel"):
-    """Remove an item from the queue. Refused if the agent already has it."""
+    """Cancel an item, also one that has not arrived yet. Refused if the agent has it or it has another outcome."""
 
     item_id: str
+
+
+class Settle(WireStruct, tag_field="do", tag="settle"):
+    """Let the log have the outcome of an item of which the hub's log has none.
+
+    If the runner knows another outcome, the log gets that one. Idempotent.
+    """
+
+    item_id: str
+    state: ItemState
+    checked: int
+    """The hub's log has no outcome of the item up to this entry."""
+    reason: str | None = None
+    item: QueueItem | None = None
+    """Its summary, for a log that never had it."""
 
 
 class SendNow(WireStruct, tag_field="do", tag="send_now"):
@@ -94,7 +115,19 @@ class ListConversations(WireStruct, tag_field="do", tag="conversations"):
     limit: int = 100
 
 
+class DescribeSessions(WireStruct, tag_field="do", tag="describe"):
+    """Describe sessions that the hub does not know, as `HeldSession`s. Sent to the machine, not to a session."""
+
+    session_ids: list[str]
+
+
+class Adopt(WireStruct, tag_field="do", tag="adopt"):
+    """The hub has the session now, with its log up to `acked`. Idempotent."""
+
+    acked: int
+
+
 Command = (
-    Create | Send | SendNow | Cancel | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure | Delete
-    | ListConversations
+    Create | Send | SendNow | Cancel | Settle | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure
+    | Delete | ListConversations | DescribeSessions | Adopt
 )  # fmt: skip

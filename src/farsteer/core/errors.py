@@ -9,6 +9,7 @@ FarsteerError
 ├── RequestTimeout      408  the request did not arrive in time
 ├── Conflict            409  the object's current state does not allow this
 │   ├── MachineOffline       the machine has no live link
+│   ├── IdentityInUse        another runner acts as this machine
 │   └── AlreadyAnswered      this approval already has an answer
 ├── TooLarge            413  a body, frame or line over its limit
 ├── UnsupportedMedia    415  the body is not JSON
@@ -47,6 +48,7 @@ class ErrorCode(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     CONFLICT = "conflict"
     MACHINE_OFFLINE = "machine_offline"
+    IDENTITY_IN_USE = "identity_in_use"
     ALREADY_ANSWERED = "already_answered"
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
     QUEUE_FULL = "queue_full"
@@ -61,6 +63,7 @@ class ErrorCode(StrEnum):
     AGENT_NOT_INSTALLED = "agent_not_installed"
     AGENT_START_FAILED = "agent_start_failed"
     AGENT_DIED = "agent_died"
+    MESSAGE_NOT_TAKEN = "message_not_taken"
     AGENT_PROTOCOL = "agent_protocol"
     AGENT_FAILED = "agent_failed"
     CONVERSATION_MISSING = "conversation_missing"
@@ -74,6 +77,9 @@ class ErrorCode(StrEnum):
     TOO_MANY_SOCKETS = "too_many_sockets"
     TIMEOUT = "timeout"
     UNAVAILABLE = "unavailable"
+    DATABASE_DAMAGED = "database_damaged"
+    DISK_FULL = "disk_full"
+    HOME_REMOVED = "home_removed"
     INTERNAL = "internal"
 
 
@@ -136,6 +142,17 @@ class MachineOffline(Conflict):
 
     def __init__(self, message: str = "Machine is offline", **details: Any) -> None:
         super().__init__(message, **details)
+
+
+class IdentityInUse(Conflict):
+    """Raised for a runner whose identity another one uses. It never reaches a client."""
+
+    code = ErrorCode.IDENTITY_IN_USE
+
+    def __init__(self, message: str, *, retry_after: float = 0.0, is_new: bool = True) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.is_new = is_new
 
 
 class AlreadyAnswered(Conflict):

@@ -214,7 +214,7 @@ class QueueUpdate(Event, tag="queue_update"):
     item_id: str
     state: ItemState
     item: QueueItem | None = None
-    """The item, when it enters the queue or moves in it."""
+    """The item, when it enters the queue or moves in it, or gets an outcome without having been in it."""
     reason: str | None = None
 
 

@@ -157,9 +157,19 @@ def find_waiting(queue: Queue, item_id: str) -> QueueRef:
     for item in queue:
         if item.id == item_id:
             if item.state is ItemState.HANDED_OVER:
-                raise Conflict("the agent already has this message", code=ErrorCode.NOT_CANCELLABLE)
+                raise too_late(item.state)
             return item
     raise NotFound("no such message in the queue")
+
+
+def too_late(state: ItemState) -> Conflict:
+    """Return the error for a change of a message that the agent has, or that has an outcome."""
+    message = (
+        "the agent already has this message"
+        if state is ItemState.HANDED_OVER
+        else f"this message is already {state.value}"
+    )
+    return Conflict(message, code=ErrorCode.NOT_CANCELLABLE, state=state.value)
 
 
 def next_item(queue: Queue) -> QueueRef | None:

@@ -187,9 +187,10 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
         case ev.TurnEnd():
             if state.turn_id != event.turn_id:
                 return state
+            runs = state.status in (SessionStatus.WORKING, SessionStatus.WAITING)
             return _replace(
                 state,
-                status=SessionStatus.IDLE,
+                status=SessionStatus.IDLE if runs else state.status,
                 turn_id=None,
                 turn_item=None,
                 approvals=(),

@@ -13,12 +13,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from farsteer.core.errors import FarsteerError
 from farsteer.hub import Hub
-from farsteer.link.frames import check_at_hub, decode_at_hub, encode_frame
+from farsteer.link.channel import Channel
+from farsteer.link.frames import check_at_hub, decode_at_hub
 from farsteer.link.identity import token_digest
 from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
 from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.responses import error_response
+from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
 from farsteer.server.websocket import close_websocket
 
 
@@ -46,39 +48,42 @@ class LinkEndpoint:
             await transport.close()
 
 
-class HubWebSocketTransport:
+class HubWebSocketTransport(Channel[ToRunner, ToHub]):
     """The hub's side of a link over a websocket."""
 
     def __init__(self, websocket: WebSocket, token_digest: bytes) -> None:
+        super().__init__(token_digest)
         self._websocket = websocket
-        self._token_digest = token_digest
+        self._connection = get_connection(websocket.scope, WebSocketConnection)
 
     @property
-    def token_digest(self) -> bytes:
-        return self._token_digest
+    def received_bytes(self) -> int:
+        return self._connection.received_bytes
 
-    async def send(self, message: ToRunner) -> None:
-        """Raises LinkClosed if the link is closed."""
-        frame = encode_frame(message)
+    async def _write(self, frame: bytes) -> None:
         try:
             await self._websocket.send_bytes(frame)
         except (WebSocketDisconnect, RuntimeError) as error:
             # Starlette raises RuntimeError if either side has closed the websocket already.
             raise LinkClosed("the runner has disconnected") from error
 
-    async def receive(self) -> ToHub:
-        """Raises LinkClosed if the link is closed."""
+    async def _read(self) -> bytes:
         try:
             message = await self._websocket.receive()
         except RuntimeError as error:
             raise LinkClosed("the link is closed") from error
         if message["type"] == "websocket.disconnect":
             raise LinkClosed(f"the runner has disconnected ({message.get('code')})")
-        frame = message.get("bytes") or (message.get("text") or "").encode()
+        return message.get("bytes") or (message.get("text") or "").encode()
+
+    async def _decode(self, frame: bytes) -> ToHub:
         for _ in check_at_hub(frame):
             await asyncio.sleep(0)
         return decode_at_hub(frame)
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Idempotent, and takes at most 2 s."""
         await close_websocket(self._websocket)
+
+    def _unsent_bytes(self) -> int:
+        return self._connection.buffered_bytes

@@ -37,6 +37,8 @@ class SyncEvent(msgspec.Struct, frozen=True, gc=False):
     cursor: int | None = None
     merge_key: str | None = None
     """Transient events with the same key may be merged into one for a slow client."""
+    epoch: str = ""
+    """Of the cursor."""
 
 
 def sync_event(
@@ -55,7 +57,7 @@ def sync_event(
         data = b'%b,"cursor":"%b-%d"' % (data, epoch.encode(), cursor)
     if payload is not None:
         data = b"%b,%b%b" % (data, _PAYLOAD.get(type, b'"data":'), payload)
-    return SyncEvent(namespace, type, subject, data + b"}", cursor, merge_key)
+    return SyncEvent(namespace, type, subject, data + b"}", cursor, merge_key, epoch)
 
 
 def message_events(
@@ -64,7 +66,15 @@ def message_events(
     """Build the events of many entries of one session, given as (cursor, encoded entry), faster than one by one."""
     start = b'%b,"cursor":"%b-' % (_head(namespace, MESSAGE, session_id), epoch.encode())
     return [
-        SyncEvent(namespace, MESSAGE, session_id, b'%b%d","message":%b}' % (start, cursor, body), cursor)
+        SyncEvent(
+            namespace,
+            MESSAGE,
+            session_id,
+            b'%b%d","message":%b}' % (start, cursor, body),
+            cursor,
+            None,
+            epoch,
+        )
         for cursor, body in rows
     ]
 
@@ -79,12 +89,12 @@ def _head(namespace: str, type: str, subject: str | None) -> bytes:
 
 
 def cursor_text(epoch: str, cursor: int) -> str:
-    """Return a cursor as clients see it: opaque, and valid for the store with this epoch only."""
+    """Return a cursor as clients see it: opaque, and valid while the store has this epoch."""
     return f"{epoch}-{cursor}"
 
 
 def parse_cursor(epoch: str, text: str) -> int | None:
-    """Return the position, or None if the text is not a cursor of this store."""
+    """Return the position, or None if the text is not a cursor of this epoch."""
     prefix, _, number = text.rpartition("-")
     if prefix != epoch or not number.isascii() or not number.isdigit() or len(number) > 18:
         return None
@@ -102,6 +112,7 @@ class Feed:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._epoch_listeners: list[Callable[[], None]] = []
         self._start = 0
         self._heads: dict[str, int] = {}
 
@@ -117,6 +128,16 @@ class Feed:
         """Add a listener and return a function that removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def on_new_epoch(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when a new epoch has begun. Return a function that removes it."""
+        self._epoch_listeners.append(listener)
+        return lambda: self._epoch_listeners.remove(listener)
+
+    def begin_epoch(self) -> None:
+        """Tell the listeners. The store calls this after the commit, before it publishes anything under the epoch."""
+        for listener in tuple(self._epoch_listeners):
+            listener()
 
     def publish(self, events: list[SyncEvent]) -> None:
         for event in events:

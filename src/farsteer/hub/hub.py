@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from farsteer.core.clock import Clock, now_ms
+from farsteer.core.errors import FarsteerError
 from farsteer.hub.auth.tokens import Tokens
 from farsteer.hub.feed import Feed
 from farsteer.hub.link.machine_links import MachineLinks
@@ -13,15 +14,20 @@ from farsteer.hub.metrics import Metrics
 from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.services.approvals import Approvals
 from farsteer.hub.services.creation import SessionCreator
+from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.services.exports import Exports
+from farsteer.hub.services.foreign_sessions import ForeignSessions
 from farsteer.hub.services.forks import Forks
 from farsteer.hub.services.imports import Imports
 from farsteer.hub.services.machines import Machines
-from farsteer.hub.services.messages import MessageDelivery, Messages
+from farsteer.hub.services.messages import Messages
+from farsteer.hub.services.outcomes import OutcomeReports
 from farsteer.hub.services.presence import Presence
 from farsteer.hub.services.quotas import Quotas
+from farsteer.hub.services.retention import Retention
 from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
+from farsteer.hub.services.storage import Storage
 from farsteer.hub.services.usage import UsageReports
 from farsteer.hub.settings import HubSettings, load_settings
 from farsteer.hub.sockets import SlowReaders, Sockets
@@ -39,7 +45,7 @@ class Hub:
 
     def __init__(
         self, lock: HomeLock, store: Store, feed: Feed, tasks: BackgroundTasks, metrics: Metrics, tokens: Tokens,
-        settings: HubSettings, idle_timeout: float,
+        settings: HubSettings, idle_timeout: float, clock: Clock,
     ) -> None:  # fmt: skip
         self.settings = settings
         self.store = store
@@ -49,22 +55,27 @@ class Hub:
         self.slow_readers = SlowReaders(settings.limits, metrics)
         self.tokens = tokens
         self.links = MachineLinks(store, tasks, metrics)
-        delivery = MessageDelivery(store, self.links, tasks)
+        outcomes = OutcomeReports(store, self.links, tasks)
+        delivery = MessageDelivery(store, self.links, tasks, outcomes)
         creator = SessionCreator(store, self.links, delivery, tasks, metrics, settings.limits.sessions)
         self.machines = Machines(store)
         self.sessions = Sessions(store, self.links, delivery, creator)
-        self.messages = Messages(store, self.machines, self.links, delivery, metrics)
+        self.messages = Messages(store, self.machines, self.links, delivery, outcomes, metrics)
         self.rewinds = Rewinds(store, self.machines, self.links)
         self.forks = Forks(store, self.machines, creator)
         self.imports = Imports(store, self.links, creator)
+        self.foreign_sessions = ForeignSessions(store, self.links, settings.limits.sessions)
         self.exports = Exports(store)
         self.usage = UsageReports(store)
         self.approvals = Approvals(store, self.links)
         self.presence = Presence(store, feed, self.links, tasks)
+        self.retention = Retention(store, self.links, settings.retention, clock)
+        self.storage = Storage(store, self.retention)
         self.quotas = Quotas(store, self.sockets, settings.limits)
         self.link = LinkServer(
-            store, feed, self.links, delivery, tokens, metrics, tasks, idle_timeout, settings.limits.machines
-        )
+            store, feed, self.links, delivery, outcomes, tokens, metrics, tasks, idle_timeout,
+            settings.limits.machines,
+        )  # fmt: skip
         self._tasks = tasks
         self._lock = lock
 
@@ -76,6 +87,7 @@ class Hub:
         *,
         idle_timeout: float = IDLE_TIMEOUT_SECONDS,
         clock: Clock = now_ms,
+        apply_retention: bool = True,
     ) -> Hub:
         """Lock `home`, read its settings, open the store in it and load the tokens.
 
@@ -85,6 +97,7 @@ class Hub:
                 generated if missing.
             idle_timeout: Seconds after which a link that sends nothing is closed.
             clock: Returns the time in milliseconds.
+            apply_retention: Apply the retention rules by itself, now and once an hour.
         """
         lock = HomeLock(prepare_home(home), "hub")
         feed, tasks, metrics = Feed(), BackgroundTasks(), Metrics()
@@ -105,13 +118,21 @@ class Hub:
             await store.close()
             lock.release()
             raise
-        return cls(lock, store, feed, tasks, metrics, tokens, settings, idle_timeout)
+        hub = cls(lock, store, feed, tasks, metrics, tokens, settings, idle_timeout, clock)
+        if apply_retention:
+            hub.retention.start()
+        return hub
+
+    async def failure(self) -> FarsteerError:
+        """Wait until this hub cannot go on, because its home was removed, and return why."""
+        return await self.store.failure()
 
     async def close(self) -> None:
         """Close the links, which fails the calls that wait for them, then the store. Idempotent."""
         await self.link.close()
         self.tokens.close()
         self.presence.close()
+        await self.retention.close()
         await self._tasks.close()
         await self.store.close()
         self._lock.release()

@@ -1,4 +1,4 @@
-"""The owner's settings of a hub: limits and trusted proxies, read from `hub.toml` in the home directory."""
+"""The owner's settings of a hub: limits, retention and trusted proxies, read from `hub.toml` in the home directory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from farsteer.hub.rules.retention import RetentionRule
 from farsteer.storage.home import read_settings
 
 _MIB = 1024 * 1024
@@ -40,6 +41,8 @@ class HubSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of `hub.toml`. No client can change them."""
 
     limits: Limits = Limits()
+    retention: dict[str, RetentionRule] = {}
+    """What a namespace keeps, by its name; "*" stands for those that are not named. By default everything is kept."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of reverse proxies whose Forwarded and X-Forwarded-For headers are believed."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -21,6 +21,8 @@ from farsteer.link.messages import (
     Reply,
     ToHub,
     ToRunner,
+    UnknownCall,
+    UnknownMessage,
 )
 from farsteer.link.transport import LinkClosed
 
@@ -41,6 +43,9 @@ _LONG_FRAME_BYTES = 60_000
 
 _to_hub = msgspec.json.Decoder(ToHub)
 _to_runner = msgspec.json.Decoder(ToRunner)
+_HUB_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(ToHub))
+_RUNNER_KINDS = frozenset(kind.__struct_config__.tag for kind in get_args(ToRunner))
+_MAX_KIND = 100
 
 
 def encode_frame(message: ToHub | ToRunner) -> bytes:
@@ -113,6 +118,9 @@ def decode_at_hub(frame: bytes) -> ToHub:
         if frame.count(b"[") + frame.count(b"{") > _LIMITS.depth:
             _check_depth(frame, message)
     except msgspec.ValidationError as error:
+        kind = _kind_of(frame)
+        if kind not in _HUB_KINDS:
+            return UnknownMessage(kind)
         return _without_invalid_fields(_read(frame, _essentials), error)
     except msgspec.DecodeError as error:
         raise _invalid(error) from error
@@ -124,7 +132,8 @@ def _check_depth(frame: bytes, message: ToHub) -> None:
     if not isinstance(message, Events):
         check_limits(frame, _LIMITS)
     elif message.state is not None:
-        check_limits(encode(message.state), _LIMITS)
+        # A queue and commands are long, and flat by their types.
+        check_limits(encode(msgspec.structs.replace(message.state, queue=(), commands=())), _LIMITS)
 
 
 def _without_invalid_fields(known: _Essentials, fault: msgspec.ValidationError) -> ToHub:
@@ -140,8 +149,40 @@ def _without_invalid_fields(known: _Essentials, fault: msgspec.ValidationError) 
     return Deltas(session=known.session, deltas=[])
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    t: str
+
+
+class _Call(LinkMessage, tag="call"):
+    id: int
+
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+_call_decoder = msgspec.json.Decoder(_Call)
+
+
+def _kind_of(frame: bytes | str) -> str:
+    """Raises LinkClosed if the frame is not a link message of any version."""
+    return _read(frame, _kind_decoder).t[:_MAX_KIND]
+
+
 def decode_at_runner(frame: bytes | str) -> ToRunner:
-    return _read(frame, _to_runner)
+    """Decode a message of a hub.
+
+    A hub may be newer than the runner. A message of an unknown kind, or a call with a command that cannot be decoded,
+    does not end the link. Raises LinkClosed for anything else that cannot be decoded.
+    """
+    try:
+        return decode_with(_to_runner, frame)
+    except msgspec.ValidationError as error:
+        kind = _kind_of(frame)
+        if kind not in _RUNNER_KINDS:
+            return UnknownMessage(kind)
+        if kind == "call":
+            return UnknownCall(_read(frame, _call_decoder).id, str(error))
+        raise _invalid(error) from error
+    except msgspec.DecodeError as error:
+        raise _invalid(error) from error
 
 
 def _read(frame: bytes | str, decoder: msgspec.json.Decoder[T]) -> T:

@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
-from farsteer.link.messages import PROTOCOL
+from farsteer.link.messages import Challenge
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -45,13 +45,13 @@ class MachineKey:
     def public(self) -> bytes:
         return self._private.public_key().public_bytes_raw()
 
-    def sign(self, nonce: bytes, machine_id: str, token_digest: bytes) -> bytes:
+    def sign(self, challenge: Challenge, machine_id: str, token_digest: bytes) -> bytes:
         """Return the signature for a `Proof`."""
-        return self._private.sign(_signed_content(nonce, machine_id, token_digest))
+        return self._private.sign(_signed_content(challenge, machine_id, token_digest))
 
 
 def is_valid_proof(
-    public_key: bytes, signature: bytes, nonce: bytes, machine_id: str, token_digest: bytes
+    public_key: bytes, signature: bytes, challenge: Challenge, machine_id: str, token_digest: bytes
 ) -> bool:
     """Return whether the holder of the key made `signature` for this challenge."""
     from cryptography.exceptions import InvalidSignature
@@ -59,7 +59,7 @@ def is_valid_proof(
 
     try:
         key = Ed25519PublicKey.from_public_bytes(public_key)
-        key.verify(signature, _signed_content(nonce, machine_id, token_digest))
+        key.verify(signature, _signed_content(challenge, machine_id, token_digest))
     except (InvalidSignature, ValueError):
         return False
     return True
@@ -70,6 +70,7 @@ def token_digest(token: str) -> bytes:
     return sha256(token.encode()).digest()
 
 
-def _signed_content(nonce: bytes, machine_id: str, token_digest: bytes) -> bytes:
+def _signed_content(challenge: Challenge, machine_id: str, token_digest: bytes) -> bytes:
     # Every part but the last has a fixed length, so no two sets of parts have the same content.
-    return b"".join((_CONTEXT, PROTOCOL.to_bytes(4, "big"), nonce, token_digest, machine_id.encode()))
+    protocol = challenge.protocol.to_bytes(4, "big")
+    return b"".join((_CONTEXT, protocol, challenge.nonce, token_digest, machine_id.encode()))

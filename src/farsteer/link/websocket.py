@@ -10,7 +10,8 @@ from websockets.asyncio.client import connect as open_websocket
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from farsteer.core.errors import BadRequest, Unauthorized
-from farsteer.link.frames import decode_at_runner, encode_frame
+from farsteer.link.channel import Channel
+from farsteer.link.frames import decode_at_runner
 from farsteer.link.identity import token_digest
 from farsteer.link.messages import MAX_FRAME, ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
@@ -19,32 +20,47 @@ _SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
 _CLOSE_SECONDS = 2.0
 
 
-class RunnerWebSocketTransport:
+class _Connection(ClientConnection):
+    """Counts the bytes that arrive."""
+
+    received_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        super().data_received(data)
+
+
+class RunnerWebSocketTransport(Channel[ToHub, ToRunner]):
     """The runner's end of a link. Liveness is checked by the link's own Ping messages."""
 
     def __init__(self, socket: ClientConnection, token_digest: bytes) -> None:
+        super().__init__(token_digest)
         self._socket = socket
-        self._token_digest = token_digest
 
     @property
-    def token_digest(self) -> bytes:
-        return self._token_digest
+    def received_bytes(self) -> int:
+        return self._socket.received_bytes if isinstance(self._socket, _Connection) else 0
 
-    async def send(self, message: ToHub) -> None:
+    async def _write(self, frame: bytes) -> None:
         try:
-            await self._socket.send(encode_frame(message))
+            await self._socket.send(frame)
         except ConnectionClosed as closed:
             raise LinkClosed(str(closed)) from closed
 
-    async def receive(self) -> ToRunner:
+    async def _read(self) -> bytes:
         try:
-            frame = await self._socket.recv()
+            return await self._socket.recv(decode=False)
         except ConnectionClosed as closed:
             raise LinkClosed(str(closed)) from closed
+
+    async def _decode(self, frame: bytes) -> ToRunner:
         return decode_at_runner(frame)
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         await self._socket.close()
+
+    def _unsent_bytes(self) -> int:
+        return self._socket.transport.get_write_buffer_size()
 
 
 async def connect(
@@ -59,6 +75,7 @@ async def connect(
     try:
         socket = await open_websocket(
             address,
+            create_connection=_Connection,
             additional_headers={"Authorization": f"Bearer {token}"},
             compression=None,
             max_size=MAX_FRAME,

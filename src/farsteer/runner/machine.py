@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import socket
+import sqlite3
+from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +19,22 @@ from farsteer.agents.process.environment import is_private_variable
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
+from farsteer.core.session import SessionSpec
+from farsteer.core.wire import decode
 from farsteer.link.identity import KEY_BYTES, MachineKey
 from farsteer.runner.agent_places import DEFAULT_LIVE_AGENTS
-from farsteer.storage.home import read_private, read_secret, read_settings, write_secret
+from farsteer.runner.lease import lease_path
+from farsteer.storage.connection import connect
+from farsteer.storage.home import (
+    HomeLock,
+    prepare_home,
+    read_private,
+    read_secret,
+    read_settings,
+    write_secret,
+)
+
+_logger = logging.getLogger(__name__)
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,14 +68,52 @@ def load_settings(home: Path) -> RunnerSettings:
 
 
 def machine_id(home: Path) -> str:
-    """Return the id stored in `home/machine-id`, creating it at the first start."""
+    """Return the id stored in `home/machine-id`, creating it at the first start.
+
+    A machine that has a key had an id too: a lost one is taken from the sessions in the journal. Raises BadRequest if
+    there are none. With a new id the hub would take this machine for another one.
+    """
     path = home / "machine-id"
+    stored = _stored_id(path)
+    if stored is not None:
+        return stored
+    if read_secret(home / "machine.key") is None:
+        found = new_id()
+    else:
+        found = _id_in_journal(home / "runner.db")
+        if found is None:
+            raise BadRequest(
+                f"{path} is missing or damaged, and no session in runner.db tells the id of this machine. Write the id"
+                f" that the hub has of it into {path} (GET /api/machines lists the ids), or give the machine a new"
+                " identity with `farsteer runner --new-identity`"
+            )
+        _logger.warning(
+            "%s was missing or damaged; the id of this machine is %s by the sessions in runner.db and was written"
+            " there again", path, found,
+        )  # fmt: skip
+    write_secret(path, f"{found}\n".encode())
+    return found
+
+
+def _stored_id(path: Path) -> str | None:
     text = (read_private(path) or b"").decode(errors="replace").strip()
-    if is_uuid(text):
-        return text
-    fresh = new_id()
-    write_secret(path, f"{fresh}\n".encode())
-    return fresh
+    return text if is_uuid(text) else None
+
+
+def _id_in_journal(path: Path) -> str | None:
+    """Return the machine that the sessions of the journal belong to, or None if they do not tell."""
+    if not path.exists():
+        return None
+    try:
+        with closing(connect(path, query_only=True)) as db:
+            specs = db.execute("SELECT spec FROM sessions").fetchall()
+    except sqlite3.Error:
+        return None
+    owners: Counter[str] = Counter()
+    for (spec,) in specs:
+        with suppress(msgspec.DecodeError):
+            owners[decode(spec, SessionSpec).machine_id] += 1
+    return next((owner for owner, _ in owners.most_common() if is_uuid(owner)), None)
 
 
 def machine_key(home: Path) -> MachineKey:
@@ -75,9 +130,23 @@ def machine_key(home: Path) -> MachineKey:
     if len(seed) != KEY_BYTES:
         raise BadRequest(
             f"{path} is damaged. Remove it to get a new key; then the owner of the hub has to remove this machine"
-            f" (DELETE /api/machines/{machine_id(home)}) before it can connect again"
+            f" (DELETE /api/machines/{_stored_id(home / 'machine-id') or 'ID'}) before it can connect again"
         )
     return MachineKey(seed)
+
+
+def renew_identity(home: Path) -> str:
+    """Give a copied home an id and a key of its own, and return the id. Raises Conflict if a runner runs on it."""
+    lock = HomeLock(prepare_home(home), "runner")
+    try:
+        id = new_id()
+        # In this order: a hub does not accept an id that it knows with another key.
+        write_secret(home / "machine-id", f"{id}\n".encode())
+        write_secret(home / "machine.key", MachineKey.generate().seed)
+        lease_path(home).unlink(missing_ok=True)
+    finally:
+        lock.release()
+    return id
 
 
 async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:

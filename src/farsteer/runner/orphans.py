@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 from farsteer.agents.process import posix
+from farsteer.agents.process.cgroups import LaunchGroup, find_groups
 from farsteer.agents.process.environment import LaunchMark
 from farsteer.runner.machine import machine_id
 
@@ -24,7 +26,9 @@ def home_id(home: Path) -> str:
 
 
 def kill_orphans(home: Path) -> int:
-    """Kill every process with a launch mark of `home`. Returns their number when they are gone.
+    """Kill every process with a launch mark of `home`, or in a control group of it. Returns when they are gone.
+
+    Returns how many had a mark.
 
     The caller must hold the lock of the home. Then no other runner can have started them.
     """
@@ -34,9 +38,24 @@ def kill_orphans(home: Path) -> int:
         mark = LaunchMark.parse(value)
         return mark is not None and mark.home == name
 
+    groups = find_groups(name)
+    for group in groups:
+        group.kill()
     killed = posix.kill_marked(is_ours)
     if killed:
         _logger.warning("killed %d processes that an earlier runner left behind", len(killed))
         for pid in posix.wait_gone(killed, _KILL_SECONDS):
             _logger.error("process %d is still alive %g s after SIGKILL", pid, _KILL_SECONDS)
+    _wait_until_empty(groups)
     return len(killed)
+
+
+def _wait_until_empty(groups: list[LaunchGroup]) -> None:
+    deadline = time.monotonic() + _KILL_SECONDS
+    while groups := [group for group in groups if not group.remove()]:
+        if time.monotonic() > deadline:
+            _logger.error(
+                "processes are still alive %g s after SIGKILL, in %s", _KILL_SECONDS, groups[0].path
+            )
+            return
+        time.sleep(0.01)

@@ -39,10 +39,14 @@ class SessionOutbox:
     source: EntrySource
     sent: int = 0
     """The last entry that was sent over the current link."""
+    confirmed: int = 0
+    """The last entry that a hub has confirmed."""
     state_due: bool = True
     """The state has changed since it was sent last."""
     muted: bool = False
     """The connected hub does not know the session: nothing is sent."""
+    sending: bool = False
+    """A large part of it is on its way. What follows waits, so that it stays in order."""
     buffer: list[EncodedEntry] = field(default_factory=list[EncodedEntry])
     buffered_bytes: int = 0
     deltas: list[Delta] = field(default_factory=list[Delta])
@@ -50,20 +54,48 @@ class SessionOutbox:
 
     @property
     def has_unsent(self) -> bool:
-        return not self.muted and (self.sent < self.state.seq or self.state_due or bool(self.deltas))
+        if self.muted or self.sending:
+            return False
+        return self.sent < self.state.seq or self.state_due or bool(self.deltas)
 
     def push(self, entries: Sequence[EncodedEntry]) -> None:
-        """Buffer entries. A buffer that grows too large is dropped: the journal has its entries."""
+        """Buffer entries that continue the buffer. One that grows too large is dropped: the journal has its entries."""
+        if self.buffer and entries and entries[0].seq != self.buffer[-1].seq + 1:
+            return
         self.buffer.extend(entries)
         self.buffered_bytes += sum(len(entry.body) for entry in entries)
         if len(self.buffer) > _BUFFER_ENTRIES or self.buffered_bytes > _BUFFER_BYTES:
             self.drop_buffer()
 
-    def pop_buffer(self) -> list[EncodedEntry]:
-        """Empty the buffer. Returns its entries if they continue `sent`; otherwise the journal must be read."""
+    def refill(self, entries: list[EncodedEntry]) -> None:
+        """Fill the buffer with a page of the journal of any size. What was buffered meanwhile stays if it follows."""
+        buffered = [entry for entry in self.buffer if entry.seq > entries[-1].seq] if entries else []
+        self.buffer, self.buffered_bytes = entries, sum(len(entry.body) for entry in entries)
+        if buffered and self.buffered_bytes <= _BUFFER_BYTES:
+            self.push(buffered)
+
+    def pop_buffer(self, max_bytes: int) -> list[EncodedEntry]:
+        """Return the next entries of the buffer, at least one. If they do not continue `sent`, it is emptied instead.
+
+        Then the journal must be read.
+        """
         entries = self.buffer
-        self.drop_buffer()
-        return entries if entries and entries[0].seq == self.sent + 1 else []
+        if not entries or entries[0].seq != self.sent + 1:
+            self.drop_buffer()
+            return []
+        if self.buffered_bytes <= max_bytes:
+            self.drop_buffer()
+            return entries
+        count = size = 0
+        for entry in entries:
+            size += len(entry.body)
+            if count and size > max_bytes:
+                size -= len(entry.body)
+                break
+            count += 1
+        self.buffer = entries[count:]
+        self.buffered_bytes -= size
+        return entries[:count]
 
     def drop_buffer(self) -> None:
         self.buffer, self.buffered_bytes = [], 0
@@ -104,9 +136,10 @@ class Outbox:
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._wake = asyncio.Event()
         self._connected = False
+        self._ending = False
 
-    def add_session(self, state: SessionState, source: EntrySource) -> None:
-        self._sessions[state.id] = SessionOutbox(state, source, sent=state.seq)
+    def add_session(self, state: SessionState, source: EntrySource, confirmed: int = 0) -> None:
+        self._sessions[state.id] = SessionOutbox(state, source, sent=state.seq, confirmed=confirmed)
 
     def update_state(self, state: SessionState) -> None:
         self._sessions[state.id].state = state
@@ -119,10 +152,21 @@ class Outbox:
         """Return the number of the last entry of each session."""
         return {id: one.state.seq for id, one in self._sessions.items()}
 
+    def confirmed_seqs(self) -> dict[str, int]:
+        """Return the number of the last entry that a hub has confirmed, of each session that has one."""
+        return {id: one.confirmed for id, one in self._sessions.items() if one.confirmed}
+
+    def held_items(self) -> dict[str, list[str]]:
+        """Return the items that wait or are in work, of each session that has any."""
+        return {
+            id: [ref.id for ref in one.state.queue] for id, one in self._sessions.items() if one.state.queue
+        }
+
     def confirm(self, session: str, seq: int) -> None:
         """Pass on that the hub has committed the session's entries up to `seq`."""
         one = self._sessions.get(session)
         if one is not None:
+            one.confirmed = seq
             one.source.confirm(seq)
 
     def publish(self, state: SessionState, entries: Sequence[EncodedEntry], *, state_changed: bool) -> None:
@@ -145,10 +189,23 @@ class Outbox:
         """A link is up. Its hub holds the entries up to `acked` and does not know the `foreign` sessions."""
         self._connected = True
         for id, one in self._sessions.items():
-            one.muted = id in foreign
+            one.muted, one.sending = id in foreign, False
             one.sent = min(acked.get(id, 0), one.state.seq)
+            one.confirmed = acked.get(id, one.confirmed)
             one.state_due = True
             self._mark_ready(id)
+
+    def adopt(self, session: str, acked: int) -> None:
+        """The connected hub has the session now, with the entries up to `acked`. Idempotent."""
+        one = self._sessions[session]
+        if one.muted:
+            one.muted = False
+            one.sent, one.confirmed, one.state_due = min(acked, one.state.seq), acked, True
+            self._mark_ready(session)
+
+    def confirmed_seq(self, session: str) -> int:
+        """Return the last entry that a hub has confirmed."""
+        return self._sessions[session].confirmed
 
     def close(self) -> None:
         """The link is down. The next one begins with what the hub holds then."""
@@ -158,7 +215,12 @@ class Outbox:
             one.drop_buffer()
             one.pop_deltas()
 
-    async def next(self) -> SessionOutbox:
+    def end(self) -> None:
+        """Nothing more comes: `next` returns None when everything was sent."""
+        self._ending = True
+        self._wake.set()
+
+    async def next(self) -> SessionOutbox | None:
         """Wait for the session that has had something to send for longest."""
         while True:
             while self._ready:
@@ -166,6 +228,8 @@ class Outbox:
                 one = self._sessions.get(id)
                 if one is not None and one.has_unsent:
                     return one
+            if self._ending and not any(one.sending for one in self._sessions.values()):
+                return None
             self._wake.clear()
             await self._wake.wait()
 
@@ -173,6 +237,8 @@ class Outbox:
         """Put a session at the end of the queue if something is left to send."""
         if one.has_unsent:
             self._mark_ready(one.state.id)
+        elif self._ending:
+            self._wake.set()  # It may have been the last.
 
     def _mark_ready(self, session: str) -> None:
         self._ready[session] = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,13 +16,15 @@ from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotCapable, NotFound
 from farsteer.core.events import SessionEvent
+from farsteer.core.queue import ItemState, Queue
 from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
 from farsteer.link.messages import Call, Reply, Welcome
-from farsteer.runner import machine, orphans
+from farsteer.runner import held_sessions, machine, orphans
 from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
-from farsteer.runner.journal import Journal, StoredSession
+from farsteer.runner.journal import ItemOutcome, Journal, StoredSession
+from farsteer.runner.lease import RunnerLease
 from farsteer.runner.link_client import Connect, LinkClient
 from farsteer.runner.machine import RunnerSettings, load_settings
 from farsteer.runner.outbox import Outbox
@@ -29,7 +32,11 @@ from farsteer.runner.session.actor import SessionActor
 from farsteer.runner.session.context import ActorContext, TimeLimits
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session_setup import SessionSetup
+from farsteer.storage.failures import storage_error
 from farsteer.storage.home import HomeLock, prepare_home
+
+_CLOSED_TOGETHER = 16
+"""How many sessions begin to close in one iteration of the event loop. All of them are closing at the same time."""
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +62,8 @@ class Runner:
         self._actors: dict[str, SessionActor] = {}
         self.importing: set[tuple[str, str]] = set()
         """Agent and native id of the conversations that are being imported."""
-        self._link = LinkClient(journal, self._outbox, self)
+        self.lease = RunnerLease(home, lock.place)
+        self._link = LinkClient(journal, self._outbox, self, self.lease)
 
     @classmethod
     async def open(cls, home: Path, *, limits: TimeLimits | None = None) -> Runner:
@@ -69,15 +77,16 @@ class Runner:
             settings = load_settings(home)
             user = None if settings.run_as is None else AgentUser.find(settings.run_as)
             journal = await Journal.open(home / "runner.db")
-            runner = cls(home, lock, journal, settings, user, limits or TimeLimits())
         except BaseException:
             lock.release()
             raise
-        for stored in await journal.load():
-            try:
-                runner._add_actor(stored)
-            except FarsteerError as error:
-                _logger.error("session %s cannot be loaded: %s", stored.spec.id, error)
+        try:
+            runner = cls(home, lock, journal, settings, user, limits or TimeLimits())
+            await runner._load_sessions()
+        except BaseException:
+            await journal.close()
+            lock.release()
+            raise
         return runner
 
     @property
@@ -86,22 +95,48 @@ class Runner:
         return self._link.connected
 
     async def run(self, connect: Connect) -> None:
-        """Keep a link to the hub until cancelled. Raises BadRequest if the machine's key is damaged."""
-        await self._link.run(connect, await self.describe(), machine.machine_key(self.home))
+        """Keep a link to the hub until cancelled.
+
+        Raises BadRequest if the machine's key is damaged, and Unavailable if the home was removed.
+        """
+        info, key = await self.describe(), machine.machine_key(self.home)
+        link = asyncio.create_task(self._link.run(connect, info, key))
+        failure = asyncio.create_task(self._journal.failure())
+        try:
+            await asyncio.wait({link, failure}, return_when=asyncio.FIRST_COMPLETED)
+            if failure.done():
+                raise failure.result()
+            link.result()
+        finally:
+            for task in (link, failure):
+                task.cancel()
+            await asyncio.gather(link, failure, return_exceptions=True)
 
     async def describe(self) -> MachineInfo:
         return await machine.describe(self.home, self.settings)
 
     async def close(self) -> None:
-        """Stop every agent, commit every session and release the home."""
-        await asyncio.gather(*(actor.close("the runner was shut down") for actor in self._actors.values()))
+        """Stop every agent, commit every session and release the home. A hub that is connected gets the rest."""
+        self._link.begin_end()
+        closing: list[asyncio.Task[None]] = []
+        for actor in list(self._actors.values()):
+            closing.append(asyncio.create_task(actor.close("the runner was shut down")))
+            if len(closing) % _CLOSED_TOGETHER == 0:
+                await asyncio.sleep(0)
+        for error in await asyncio.gather(*closing, return_exceptions=True):
+            if error is not None:
+                _logger.error("a session was not closed: %s", error)
+        await self._link.end()
         await self._journal.close()
         self._lock.release()
 
     # -- the link
 
     async def handle(self, call: Call) -> Reply:
-        """Execute a call of the hub. Never raises: errors are part of the reply."""
+        """Execute a call of the hub. Never raises: errors are part of the reply.
+
+        The hub gets an error, too, only after the events up to `seq`: then it knows what the command did nevertheless.
+        """
         command = call.command
         try:
             match command:
@@ -109,6 +144,14 @@ class Runner:
                     return await SessionSetup(self, command.spec).run(call.id)
                 case commands.ListConversations():
                     return Reply(id=call.id, result=to_builtins(await self.list_conversations(command)))
+                case commands.DescribeSessions():
+                    held = await held_sessions.describe(
+                        command.session_ids, self._actors, self._outbox, self._journal
+                    )
+                    return Reply(id=call.id, result=to_builtins(held))
+                case commands.Adopt():
+                    self.adopt_session(call.session, command.acked)
+                    return Reply(id=call.id)
                 case commands.Delete():
                     await self.delete_session(call.session)
                     return Reply(id=call.id)
@@ -119,25 +162,101 @@ class Runner:
                     result = await actor.execute(command)
                     return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
         except FarsteerError as error:
-            return Reply(id=call.id, error=error.record())
+            failure = error
+        except sqlite3.Error as error:
+            _logger.error("%s failed: %s", type(command).__name__, error)
+            return Reply(id=call.id, error=storage_error(error, self._journal.path).record())
         except Exception as error:
             _logger.exception("%s failed", type(command).__name__)
-            return Reply(id=call.id, error=Internal(f"the runner failed: {type(error).__name__}").record())
+            failure = Internal(f"the runner failed: {type(error).__name__}")
+        known = self._actors.get(call.session)
+        return Reply(id=call.id, seq=0 if known is None else known.state.seq, error=failure.record())
 
     async def handle_welcome(self, welcome: Welcome) -> None:
-        """Delete the sessions that the hub has deleted, and start those that wait since the runner was opened.
+        """Bring the sessions in line with what the hub has, and start those that wait since the runner was opened.
 
-        Their logs continue after the last entry that the hub holds. Sessions of another hub are left as they are.
+        Sessions that the hub has deleted are deleted, those of which it has a newer state go on with that, and every
+        item on which the two differ gets its outcome. Logs continue after the last entry that the hub holds. Sessions
+        of another hub are left as they are. If another runner acted as this machine meanwhile, all sessions begin anew,
+        as after a restart.
         """
+        if self.lease.was_passed_on(welcome.lease):
+            await self._reload_sessions()
         for session in welcome.deleted:
             await self.delete_session(session)
+        restored = await self._restore_sessions(welcome)
+        await self._mark_lost_outcomes(welcome.acked)
         for session, actor in self._actors.items():
-            if not actor.is_running and session not in welcome.foreign:
-                actor.catch_up(welcome.acked.get(session, 0))
+            if session in welcome.foreign:
+                continue
+            acked = welcome.acked.get(session, 0)
+            if not actor.is_running:
+                actor.log.catch_up(acked)
                 self._outbox.update_state(actor.state)
+            items = welcome.items.get(session, {})
+            for command in settling_commands(items, acked, actor.state.queue, restored=session in restored):
+                actor.settle(command)
+            if not actor.is_running:
                 actor.run_in_background()
+        could_start = self.lease.may_start
+        await self.lease.grant(welcome.lease)
+        if not could_start:
+            for actor in self._actors.values():
+                actor.resume_work()
+
+    async def _reload_sessions(self) -> None:
+        reason = "another runner acted as this machine"
+        await asyncio.gather(*(actor.close(reason) for actor in self._actors.values()))
+        for session in self._actors:
+            self._outbox.remove_session(session)
+        self._actors.clear()
+        await self._load_sessions()
+
+    async def _restore_sessions(self, welcome: Welcome) -> set[str]:
+        """Take over the states of sessions that this runner does not have, or has in an older state.
+
+        That happens after the journal was lost or restored from a backup. Returns the ids of these sessions.
+        """
+        restored: dict[str, StoredSession] = {}
+        outcomes: list[tuple[str, ItemOutcome]] = []
+        for known in welcome.restored:
+            id, acked = known.spec.id, welcome.acked.get(known.spec.id, 0)
+            state = replace(known.state, seq=max(known.state.seq, acked))
+            actor = self._actors.get(id)
+            if actor is None:
+                restored[id] = StoredSession(known.spec, state, confirmed=state.seq)
+            elif not actor.is_running and actor.log.differs(state):
+                restored[id] = actor.log.restored(actor.spec, state)
+            else:
+                continue
+            # What this runner may have had is noted with the state: the next welcome would not name it again.
+            outcomes += [
+                (id, ItemOutcome(item, known_state, state.seq) if known_state.final else _lost(item))
+                for item, known_state in welcome.items.get(id, {}).items()
+                if all(ref.id != item for ref in state.queue)
+            ]
+        if restored:
+            _logger.warning("%d sessions go on with the state that the hub has of them", len(restored))
+            await self._journal.restore_sessions([*restored.values()], outcomes)
+        for stored in restored.values():
+            self._load_session(stored)
+        return {*restored}
+
+    async def _mark_lost_outcomes(self, acked: Mapping[str, int]) -> None:
+        """Find out which outcomes a hub that was set back has lost, before anybody asks for them."""
+        positions = [
+            actor.log.position(acked[session])
+            for session, actor in self._actors.items()
+            if acked.get(session, actor.state.seq) < actor.state.seq
+        ]
+        if positions:
+            await self._journal.mark_lost(positions)
 
     # -- sessions
+
+    async def _load_sessions(self) -> None:
+        for stored in await self._journal.load():
+            self._load_session(stored)
 
     def actor(self, session: str) -> SessionActor | None:
         return self._actors.get(session)
@@ -159,20 +278,36 @@ class Runner:
         actor.run_in_background()
         return actor
 
+    def _load_session(self, stored: StoredSession) -> None:
+        """Make the actor of a stored session, unless this machine cannot run it."""
+        try:
+            self._add_actor(stored)
+        except FarsteerError as error:
+            _logger.error("session %s cannot be loaded: %s", stored.spec.id, error)
+
     def _add_actor(self, stored: StoredSession) -> SessionActor:
         """Make the actor of a session that is in the journal. The caller runs it."""
         spec, state = stored.spec, stored.state
         adapter = registry.adapter(state.agent)
-        log = SessionLog(
-            state, self._journal, self._outbox, stored.finished_items, stored.message_sizes, stored.drafts
-        )
+        log = SessionLog(state, self._journal, self._outbox, stored.message_sizes, stored.drafts)
         context = ActorContext(
             adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,
-            self.user, self._agent_dir(state.agent), self.directories, self._places,
+            self.user, self._agent_dir(state.agent), self.directories, self._places, self.lease,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
-        self._outbox.add_session(state, log)
+        self._outbox.add_session(state, log, stored.confirmed)
         return actor
+
+    def adopt_session(self, session: str, acked: int) -> None:
+        """Go on with a session that the hub did not know and has now, with its log up to `acked`. Idempotent."""
+        actor = self._actors.get(session)
+        if actor is None:
+            raise NotFound("this machine does not have that session")
+        if not actor.is_running:
+            actor.log.catch_up(acked)
+            self._outbox.update_state(actor.state)
+            actor.run_in_background()
+        self._outbox.adopt(session, acked)
 
     async def delete_session(self, session: str) -> None:
         """Stop a session and delete everything of it on this machine. Idempotent."""
@@ -229,7 +364,37 @@ class Runner:
         return self.user.make_directory(f"{self.user.home}/.local/state/farsteer/{agent}")
 
     def state_dir(self, agent: str) -> Path:
-        """Return the directory in which an adapter keeps its files. Creates it if necessary."""
+        """Return the directory in which an adapter keeps its files. Creates it if necessary, but never the home."""
         path = self.home / "agents" / agent
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (path.parent, path):
+            directory.mkdir(mode=0o700, exist_ok=True)
         return path
+
+
+def _lost(item: str) -> ItemOutcome:
+    """Return the outcome of an item that this runner may have had, before the log has it."""
+    return ItemOutcome(item, ItemState.UNKNOWN, 0)
+
+
+def settling_commands(
+    items: Mapping[str, ItemState], acked: int, queue: Queue, *, restored: bool
+) -> list[commands.Settle]:
+    """Return what to settle of the items on which hub and runner differ.
+
+    Args:
+        items: The items with their states on the hub.
+        acked: The last entry that the hub has.
+        queue: What waits in the session or is in work.
+        restored: The session goes on with the hub's state. The hub's log has the outcomes that this state reflects, and
+            what was accepted may have run.
+    """
+    queued = {ref.id for ref in queue}
+    found: list[commands.Settle] = []
+    for item, state in items.items():
+        if state.final and (item in queued or not restored):
+            reason = "the hub has this outcome of it"
+            found.append(commands.Settle(item, state, acked, reason))
+        elif not state.final and item not in queued and (restored or state is not ItemState.ACCEPTED):
+            reason = "the runner no longer has this message"
+            found.append(commands.Settle(item, ItemState.UNKNOWN, acked, reason))
+    return found

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from farsteer.core.errors import BadRequest, Unavailable
 from farsteer.server.client_address import TrustedProxies
 from farsteer.server.embedded_server import EmbeddedServer
-from farsteer.server.limits import BACKLOG, ServerLimits
+from farsteer.server.limits import BACKLOG, ServerLimits, watch_peers
 from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection
 
 DEFAULT_PORT = 3006
@@ -81,6 +81,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        watch_peers(listener)
         listener.bind(address)
         listener.listen(BACKLOG)
         listener.setblocking(False)

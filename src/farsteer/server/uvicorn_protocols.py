@@ -18,7 +18,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, cast
 
 import uvicorn
 from httptools import HttpParserError, HttpParserUpgrade
@@ -375,9 +375,16 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
         self._unparsed = bytearray()
         self._is_parsing_later = False
         self._fragments = bytearray()
+        self.received_bytes = 0
+
+    def ping(self) -> None:
+        """Send a ping, unless the connection is closing."""
+        self.conn.send_ping(b"")
+        self.write(b"".join(self.conn.data_to_send()))
 
     def data_received(self, data: bytes) -> None:
         """Parse in turns: a read of tiny frames would otherwise stop the event loop for a third of a second."""
+        self.received_bytes += len(data)
         self._unparsed += data
         if not self._is_parsing_later:
             self._parse()
@@ -481,11 +488,7 @@ def find_connection(scope: Mapping[str, Any]) -> Connection | None:
     return connection if isinstance(connection, Connection) else None
 
 
-@overload
-def get_connection(scope: Mapping[str, Any]) -> Connection: ...
-@overload
-def get_connection(scope: Mapping[str, Any], kind: type[T]) -> T: ...
-def get_connection(scope: Mapping[str, Any], kind: type[Any] = Connection) -> Any:
+def get_connection(scope: Mapping[str, Any], kind: type[T]) -> T:
     """Return the connection of an ASGI scope.
 
     Raises:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from farsteer.server.uvicorn_protocols import get_connection
+from farsteer.server.uvicorn_protocols import Connection, get_connection
 
 _CLOSE_SECONDS = 2.0
 NORMAL_CLOSURE = 1000
@@ -22,4 +22,4 @@ async def close_websocket(websocket: WebSocket, code: int = NORMAL_CLOSURE) -> N
             with suppress(WebSocketDisconnect, RuntimeError):
                 await websocket.close(code)
     except TimeoutError:
-        get_connection(websocket.scope).abort()
+        get_connection(websocket.scope, Connection).abort()

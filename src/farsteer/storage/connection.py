@@ -6,7 +6,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from farsteer.storage.home import open_private
+from farsteer.storage.home import check_private, open_private
 
 _PRAGMAS = (
     "PRAGMA busy_timeout = 5000",
@@ -24,8 +24,14 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     """Open a connection in autocommit mode. Callers begin and end transactions explicitly.
 
     The connection is not bound to a thread, so another thread may close it. Use it from one thread at a time.
+    A missing database is created, unless it is opened with `query_only`.
     """
-    _create_private(path)
+    if query_only:
+        # Closing a descriptor of the file would release the locks of all other connections of this process. Then a
+        # program that looks at the database would remove its write-ahead log, and with it all that is committed later.
+        check_private(path)
+    else:
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         if path.stat().st_size == 0:
@@ -39,8 +45,3 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _create_private(path: Path) -> None:
-    """Create the file with mode 0600. SQLite gives its log files the mode of the database."""
-    os.close(open_private(path, os.O_RDWR | os.O_CREAT))

@@ -17,10 +17,14 @@ from typing import TypeVar
 import msgspec
 
 from farsteer.core.errors import BadRequest, Conflict
+from farsteer.storage.place import place_of
 
 T = TypeVar("T")
 
 _MAX_SECRET = 4096
+
+UNFINISHED_RESTORE = (".restore-moving", ".restore-placing")
+"""The directory of a restore that has begun to change the home, in its two phases (see `restore`)."""
 
 
 def prepare_home(home: Path) -> Path:
@@ -46,19 +50,50 @@ def open_private(path: Path, flags: int) -> int:
         raise
     except OSError as error:
         if path.is_symlink():
-            raise BadRequest(
-                f"{path} is a symbolic link, which is not followed: put the file itself there"
-            ) from error
+            raise _symbolic_link(path) from error
         raise BadRequest(f"{path} cannot be opened: {error.strerror}") from error
     try:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
-            raise BadRequest(f"{path} is not a regular file; remove it")
-        _check_owner(path, found)
+        _check_file(path, os.fstat(file))
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def check_private(path: Path) -> None:
+    """Check a file of the home without opening it. Raises as `open_private`."""
+    if path.is_symlink():
+        raise _symbolic_link(path)
+    _check_file(path, os.stat(path, follow_symlinks=False))
+
+
+def _check_file(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise BadRequest(f"{path} is not a regular file; remove it")
+    _check_owner(path, found)
+
+
+def _symbolic_link(path: Path) -> BadRequest:
+    return BadRequest(f"{path} is a symbolic link, which is not followed: put the file itself there")
+
+
+class OpenedFile:
+    """A file of the home that this process has open. Somebody may remove its name, or put another file there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity = self._read()
+
+    @property
+    def is_there(self) -> bool:
+        return self._read() == self._identity
+
+    def _read(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def read_private(path: Path) -> bytes | None:
@@ -94,10 +129,10 @@ def _check_owner(path: Path, found: os.stat_result) -> None:
 class HomeLock:
     """A lock on a home, held from construction until `release` or the end of the process.
 
-    Raises Conflict if another process holds it.
+    Raises Conflict if another process holds it, and while a restore is unfinished, unless it is to be finished now.
     """
 
-    def __init__(self, home: Path, name: str) -> None:
+    def __init__(self, home: Path, name: str, *, restores: bool = False) -> None:
         path = home / f"{name}.lock"
         self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
@@ -106,8 +141,18 @@ class HomeLock:
             holder = os.read(self._file, 200).decode(errors="replace").strip() or "another process"
             os.close(self._file)
             raise Conflict(f"{home} is in use: {holder} runs a {name} on it", home=str(home)) from error
+        if not restores and any((home / directory).exists() for directory in UNFINISHED_RESTORE):
+            os.close(self._file)
+            raise Conflict(
+                f"the restore of {home} was interrupted: run `farsteer restore` again to finish it"
+            )
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"process {os.getpid()}\n".encode(), 0)
+
+    @property
+    def place(self) -> str:
+        """The name of the file that is locked. Whoever gets a lock of this place proves that nobody else has it."""
+        return place_of(self._file)
 
     def release(self) -> None:
         """Release the lock. Idempotent. The file stays, because removing it would let two processes hold the lock."""
@@ -144,7 +189,12 @@ def write_secret(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names of the files in a directory durable."""
+    directory = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     finally:

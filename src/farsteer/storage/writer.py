@@ -19,7 +19,9 @@ from typing import Any, Generic, TypeVar
 from farsteer.core.errors import Unavailable
 from farsteer.storage import free_space
 from farsteer.storage.connection import connect
+from farsteer.storage.failures import home_removed
 from farsteer.storage.free_space import FreeSpace
+from farsteer.storage.home import OpenedFile
 from farsteer.storage.migrations import Migration, migrate
 
 T = TypeVar("T")
@@ -73,11 +75,17 @@ class Writer:
         self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
         self._room = asyncio.Semaphore(max_waiting)
         self._closed = False
+        self._erasures: set[asyncio.Future[None]] = set()
+        """Requested and not finished. Used in the writer's thread only."""
         self._erasure_requested = False
+        self._disk_failed = False
+        self._path = path
+        self.home_removed = asyncio.Event()
+        """The file is gone or was replaced. Nothing is written any more."""
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(
-            target=self._main, args=(path, migrations), name=f"writer {path.name}", daemon=True
+            target=self._main, args=(migrations,), name=f"writer {path.name}", daemon=True
         )
 
     @classmethod
@@ -120,13 +128,20 @@ class Writer:
         """Submit `work`, wait for the commit and return the result."""
         return await (await self.submit(work, then))
 
-    async def erase(self) -> None:
-        """Let what was deleted so far disappear from the files, in the background. Returns at once."""
+    async def erase(self) -> asyncio.Future[None]:
+        """Let what was deleted so far disappear from the files, in the background. Returns at once.
+
+        Returns:
+            A future that is done when it has disappeared.
+        """
+        erased: asyncio.Future[None] = self._loop.create_future()
 
         def request(_: sqlite3.Connection) -> None:
             self._erasure_requested = True
+            self._erasures.add(erased)
 
         await self.submit(request)
+        return erased
 
     async def close(self) -> None:
         """Finish queued jobs and refuse new ones. Idempotent."""
@@ -143,12 +158,12 @@ class Writer:
 
     # -- writer thread
 
-    def _main(self, path: Path, migrations: Sequence[Migration]) -> None:
+    def _main(self, migrations: Sequence[Migration]) -> None:
         try:
-            db = connect(path)
+            db = connect(self._path)
             try:
                 migrate(db, migrations)
-                free_space.prepare(db, path)
+                free_space.prepare(db, self._path)
             except BaseException:
                 db.close()
                 raise
@@ -158,45 +173,67 @@ class Writer:
             return
         self._loop.call_soon_threadsafe(_complete, self._opened)
         try:
-            self._serve(db)
+            self._serve(db, OpenedFile(self._path))
         finally:
             db.close()
             self._loop.call_soon_threadsafe(_complete, self._ended)
 
-    def _serve(self, db: sqlite3.Connection) -> None:
+    def _serve(self, db: sqlite3.Connection, file: OpenedFile) -> None:
         space = FreeSpace(db)
         # A process that was killed may have left an erasure unfinished.
         space.erase()
         last = False
         while not last:
-            job = self._next_job(space)
             batch: list[_Job[Any]] = []
-            while job is not None:
-                batch.append(job)
-                if len(batch) == _MAX_BATCH:
-                    break
-                try:
-                    job = self._jobs.get_nowait()
-                except Empty:
-                    break
-            else:
-                last = True
+            try:
+                last = self._collect(space, batch)
+                if batch and file.is_there:
+                    self._commit(db, batch)
+                elif batch:
+                    self._loop.call_soon_threadsafe(self.home_removed.set)
+                    _fail(batch, home_removed(self._path))
+            except Exception as error:
+                # A lack of memory, for example. Without this thread nothing would ever be stored again.
+                _logger.exception("the writer of %s failed", self._path)
+                _fail(batch, error)
             if batch:
-                self._commit(db, batch)
                 self._loop.call_soon_threadsafe(self._deliver, batch)
+
+    def _collect(self, space: FreeSpace, batch: list[_Job[Any]]) -> bool:
+        """Wait for a job and add it to `batch` with those that wait behind it. Returns True after the last one."""
+        job = self._next_job(space)
+        while job is not None:
+            batch.append(job)
+            if len(batch) == _MAX_BATCH:
+                return False
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return False
+        return True
 
     def _next_job(self, space: FreeSpace) -> _Job[Any] | None:
         """Wait for a job, and give back free space meanwhile."""
         while True:
+            if self._disk_failed:
+                self._disk_failed = False
+                space.release_log()
             if self._erasure_requested:
                 self._erasure_requested = False
                 space.erase()
             if not self._jobs.empty() and not space.is_overdue:
                 return self._jobs.get()
             delay = space.step()
+            if delay is None:
+                self._finish_erasures()
             with suppress(Empty):
                 if delay != 0:
                     return self._jobs.get(timeout=delay)
+
+    def _finish_erasures(self) -> None:
+        for erased in self._erasures:
+            self._loop.call_soon_threadsafe(_complete, erased)
+        self._erasures.clear()
 
     def _commit(self, db: sqlite3.Connection, batch: list[_Job[Any]]) -> None:
         try:
@@ -204,11 +241,16 @@ class Writer:
                 _run_in_savepoints(db, batch)
         except BaseException as error:  # noqa: BLE001
             # The transaction itself failed, for example on a full disk: no job of the batch is stored.
-            for job in batch:
-                job.error = job.error or error
+            _fail(batch, error)
+            self._disk_failed = isinstance(error, sqlite3.OperationalError)
             if db.in_transaction:
                 with suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
+
+
+def _fail(batch: list[_Job[Any]], error: BaseException) -> None:
+    for job in batch:
+        job.error = job.error or error
 
 
 def _run_in_one_transaction(db: sqlite3.Connection, batch: list[_Job[Any]]) -> bool:

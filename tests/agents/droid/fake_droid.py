@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from farsteer.agents.base import ApprovalAsked, EventEmitted, LaunchPlan, Prompt, TurnEnded
@@ -53,6 +54,9 @@ class FakeDroid:
         async with self._changed:
             self.written += [json.loads(line) for line in data.splitlines()]
             self._changed.notify_all()
+
+    def handing_over(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     async def stop(self, grace: float = 3.0) -> None:
         self._asked = self._asked or "stopped"

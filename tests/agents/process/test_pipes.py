@@ -1,13 +1,14 @@
-"""`ReadPipe` reads only what its receiver asks for."""
+"""`ReadPipe` reads only what its receiver asks for. `WritePipe` knows what nobody has read."""
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from typing import IO
 
 import pytest
 
-from farsteer.agents.process.pipes import CHUNK, ReadPipe
+from farsteer.agents.process.pipes import CHUNK, ReadPipe, WritePipe
 from tests.support.eventually import eventually
 
 
@@ -70,3 +71,20 @@ async def test_wake_ends_a_read_with_none_and_the_end_of_the_stream_is_empty(
     assert await waiting is None
     writer.close()
     assert await reader.read() == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell what is left in a pipe")
+@pytest.mark.parametrize("reader_left", [True, False])
+async def test_what_is_left_in_a_pipe_is_unread_only_if_nobody_can_read_it(reader_left: bool) -> None:
+    reader, writer = os.pipe()
+    pipe = WritePipe(os.fdopen(writer, "wb", buffering=0))
+    await pipe.write(b"one\n", 1)
+    assert os.read(reader, 4) == b"one\n"
+    await pipe.write(b"two\n", 1)
+    assert (pipe.written, pipe.possibly_read) == (8, 8)
+    if not reader_left:
+        os.close(reader)
+    pipe.close()
+    assert pipe.possibly_read == (8 if reader_left else 4)
+    if reader_left:
+        os.close(reader)

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from farsteer.agents.process import AgentProcess, ProcessExit, posix
+from farsteer.agents.process import AgentProcess, ProcessExit, cgroups, posix
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.lines import Line, Oversized
@@ -401,3 +401,57 @@ def test_an_exit_is_noticed_without_pidfd(run: Run, monkeypatch: pytest.MonkeyPa
 def test_an_exit_is_described_by_its_signal() -> None:
     assert posix.describe_exit(-9) == "killed by SIGKILL"
     assert posix.describe_exit(-123) == "killed by signal 123"
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_message_of_a_killed_process_is_taken_only_if_it_was_read(reads: bool) -> None:
+    code = "import os, time; print('up', flush=True); %s; print('read', flush=True); time.sleep(60)"
+    agent = Watched(sys.executable, "-c", code % ("os.read(0, 1)" if reads else "time.sleep(60)"))
+    await agent.line(b"up")
+
+    async def hand_over() -> None:
+        with agent.process.handing_over():
+            await agent.process.write(b"hello\n")
+            if reads:
+                await agent.line(b"read")
+            agent.process.kill("as asked")
+            await agent.process.wait_reaped()
+            await agent.process.write(b"more\n")
+
+    with pytest.raises(AgentError) as died:
+        await hand_over()
+    assert died.value.code is (ErrorCode.AGENT_DIED if reads else ErrorCode.MESSAGE_NOT_TAKEN)
+    await agent.exit()
+
+
+async def test_a_message_for_a_process_that_is_gone_is_not_taken() -> None:
+    agent = Watched("true")
+    await agent.exit()
+    with pytest.raises(AgentError) as died, agent.process.handing_over():
+        await agent.process.write(b"hello\n")
+    assert died.value.code is ErrorCode.MESSAGE_NOT_TAKEN
+
+
+@pytest.mark.skipif(cgroups.parent_group() is None, reason="control groups cannot be created here")
+@pytest.mark.parametrize("how", ["ends by itself", "killed"])
+async def test_a_daemon_with_a_cleared_environment_is_found_by_its_control_group(how: str) -> None:
+    """It has left its parent, its session, its process group and the launch mark behind."""
+    daemon = "(setsid env -i /bin/sh -c 'echo $$; exec sleep 300' &)"
+    agent = Watched("sh", "-c", f"{daemon}; read line", environment={LAUNCH_VARIABLE: "home:1:daemon"})
+    pid = await agent.number()
+    left = psutil.Process(pid)
+    if how == "killed":
+        agent.process.kill("as asked")
+    else:
+        await agent.process.write(b"end\n")
+    await agent.exit()
+    await until(lambda: not is_alive(left))
+    group = cgroups.create_group("home:1:daemon")
+    assert group is not None
+    assert group.remove()
+
+
+async def test_a_program_that_does_not_exist_fails_to_start_also_in_a_control_group() -> None:
+    with pytest.raises(AgentError, match="could not start") as caught:
+        Watched("/no/such/program")
+    assert caught.value.code is ErrorCode.AGENT_START_FAILED

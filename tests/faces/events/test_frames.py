@@ -7,8 +7,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN, Protocol, Side
 
 from farsteer.faces.events.frames import (
-    SseEncoder,
     encode_http_chunk,
+    encode_sse_chunk,
     encode_sse_event,
     encode_websocket_frames,
 )
@@ -66,4 +66,4 @@ def test_an_sse_chunk() -> None:
         + b'id: e1-7\ndata: {"type":"message-received","namespace":"default","sessionId":"s",'
         b'"cursor":"e1-7","message":{ "a":  1}}\n\n'
     )
-    assert SseEncoder("e1")([event(b"1"), transient, broken]) == b"%x\r\n%b\r\n" % (len(body), body)
+    assert encode_sse_chunk([event(b"1"), transient, broken]) == b"%x\r\n%b\r\n" % (len(body), body)

@@ -114,6 +114,19 @@ async def handshakes_that_are_abandoned(by: Attacker) -> None:
         await by.handshake()
     async with raw_websocket(by.url):
         pass
+    head = f"GET {POLLING} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    for count in (1, 1, 1, 30):
+        async with connection(by.url) as (_, writer):
+            writer.write(head * count)
+            await writer.drain()
+
+
+async def connected_clients_that_never_poll_again(by: Attacker) -> None:
+    for polls in range(3):
+        path = await by.handshake()
+        await by.http.post(path, content=by.connect)
+        for _ in range(polls):
+            await by.http.get(path)
 
 
 async def upgrades_that_are_not_finished(by: Attacker) -> None:
@@ -140,8 +153,8 @@ async def too_many_packets(by: Attacker) -> None:
 
 ATTACKS: list[Callable[[Attacker], Awaitable[None]]] = [
     close_then_connect, connect_then_close, connect_without_a_token, connect_to_many_namespaces,
-    attachments_that_never_come, handshakes_that_are_abandoned, upgrades_that_are_not_finished, polls_that_are_left,
-    too_many_packets,
+    attachments_that_never_come, handshakes_that_are_abandoned, connected_clients_that_never_poll_again,
+    upgrades_that_are_not_finished, polls_that_are_left, too_many_packets,
 ]  # fmt: skip
 
 

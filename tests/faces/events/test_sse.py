@@ -155,7 +155,7 @@ async def test_the_stream_ends_when_the_token_expires() -> None:
     fake = FakeHub()
     async with (
         serving(fake.hub) as (live_events, url),
-        subscribed(url, fake.tokens.issue(seconds=0.3)) as stream,
+        subscribed(url, fake.tokens.issue(seconds=3)) as stream,
     ):
         await stream.next()
         fake.publish(1)

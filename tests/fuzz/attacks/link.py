@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64decode
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 import httpx
+import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.capabilities import AgentInfo, MachineInfo
@@ -16,7 +17,8 @@ from farsteer.core.events import Delta, DeltaKind
 from farsteer.core.session import SessionState
 from farsteer.core.wire import to_builtins
 from farsteer.link.identity import KEY_BYTES, MachineKey, token_digest
-from farsteer.link.messages import PROTOCOL, Hello, Proof
+from farsteer.link.messages import PROTOCOL, Challenge, Hello, Proof
+from farsteer.link.transfers import Announcement, FrameKind, pack_announcement, pack_part
 from tests.fuzz.attack import Attack
 from tests.fuzz.attacks.rest import check_answer
 from tests.fuzz.wire import BINARY, WebSocketWire, connected
@@ -60,7 +62,8 @@ async def _say_hello(attack: Attack, wire: WebSocketWire, machine: str) -> bool:
     answer = await _ask(attack, wire, to_builtins(hello), mutator.chance(0.3))
     if answer is None or answer.get("t") != "challenge":
         return False
-    signature = key.sign(b64decode(answer["nonce"]), machine, token_digest(attack.target.runner_token))
+    challenge = msgspec.convert(answer, Challenge)
+    signature = key.sign(challenge, machine, token_digest(attack.target.runner_token))
     answer = await _ask(attack, wire, to_builtins(Proof(signature=signature)), mutator.chance(0.2))
     return answer is not None and answer.get("t") == "welcome"
 
@@ -71,10 +74,54 @@ async def _ask(attack: Attack, wire: WebSocketWire, message: Any, mutated: bool)
         await wire.send_oddly(attack.mutator.message(message), BINARY)
     else:
         await wire.frame(BINARY, json.dumps(message).encode())
-    answer = await wire.receive(_HANDSHAKE_SECONDS)
+    answer = await _receive(attack, wire, _HANDSHAKE_SECONDS)
     if answer is None and wire.open and not mutated:
         raise attack.fail(f"no answer to {message['t']} within {_HANDSHAKE_SECONDS:g} s")
     return None if answer is None else json.loads(answer)
+
+
+async def _receive(attack: Attack, wire: WebSocketWire, seconds: float) -> bytes | None:
+    """Return the next message that is JSON. Most marks are sent back."""
+    while True:
+        frame = await wire.receive(seconds)
+        if frame is None or frame.startswith(b"{"):
+            return frame
+        if frame[0] == FrameKind.MARK:
+            answer = bytes([FrameKind.MARK_READ]) + frame[1:]
+            await wire.frame(BINARY, attack.mutator.bytes(answer) if attack.mutator.chance(0.02) else answer)
+
+
+async def _send_in_parts(attack: Attack, wire: WebSocketWire, data: bytes) -> None:
+    """Send a message as a transfer, with frames that are missing, changed, doubled or out of order."""
+    mutator, number = attack.mutator, attack.mutator.random.randrange(1, 5)
+    size = mutator.pick((len(data), len(data), len(data), 0, 1, len(data) + 1, 2**26, 2**26 + 1, 2**63))
+    digest = sha256(data).digest() if mutator.chance(0.9) else mutator.random.randbytes(32)
+    frames = [pack_announcement(Announcement(number, size, digest, mutator.pick((0, 1, 2**40))))]
+    step = mutator.pick((1, 100, 10_000)) if len(data) < 2000 else 10_000
+    for start in range(0, len(data), step):
+        frames.append(pack_part(number, memoryview(data)[start : start + step]))
+    extra = (
+        FrameKind.CANCEL,
+        FrameKind.MARK,
+        FrameKind.MARK_READ,
+        FrameKind.ACCEPT,
+        FrameKind.REFUSE,
+        0,
+        8,
+        9,
+    )
+    while mutator.chance(0.3):
+        place = mutator.random.randint(0, len(frames))
+        kind = mutator.random.random()
+        if kind < 0.4:
+            frames.insert(place, bytes([mutator.pick(extra)]) + number.to_bytes(4, "big"))
+        elif kind < 0.6 and frames:
+            del frames[place - 1]
+        elif frames:
+            frames.insert(place, mutator.bytes(mutator.pick(frames)))
+    for frame in frames:
+        await wire.frame(BINARY, frame)
+    await _receive(attack, wire, 0.01)
 
 
 async def _create(attack: Attack, machine: str) -> None:
@@ -92,7 +139,7 @@ async def _take_call(attack: Attack, wire: WebSocketWire) -> str | None:
     """Reply to the call that creates a session. Returns the session's id if the reply was valid."""
     mutator = attack.mutator
     while wire.open:
-        frame = await wire.receive(_CREATE_SECONDS)
+        frame = await _receive(attack, wire, _CREATE_SECONDS)
         if frame is None:
             return None
         call = json.loads(frame)
@@ -144,9 +191,12 @@ async def _send_events(attack: Attack, wire: WebSocketWire, session: str) -> Non
                 }
                 items.append([seq, content["kind"], mutator.mutate(entry) if mutator.chance(0.5) else entry])
             message = {"t": "events", "session": session, "items": items, "state": state}
-        whole = mutator.chance(0.5)
-        await wire.send_oddly(json.dumps(message).encode() if whole else mutator.message(message), BINARY)
-        await wire.receive(0.01)
+        data = json.dumps(message).encode() if mutator.chance(0.5) else mutator.message(message)
+        if mutator.chance(0.3):
+            await _send_in_parts(attack, wire, data)
+        else:
+            await wire.send_oddly(data, BINARY)
+        await _receive(attack, wire, 0.01)
 
 
 def _contents(session: str) -> list[Any]:

@@ -37,12 +37,12 @@ class Link:
         self.end, hub_end = ends
         self.serving = asyncio.create_task(hub.link.serve(hub_end, namespace))
 
-    async def challenge(self, hello: Hello) -> bytes:
-        """Send hello and return the nonce of the challenge."""
+    async def challenge(self, hello: Hello) -> Challenge:
+        """Send hello and return the challenge."""
         await self.end.send(hello)
         answer = await self.receive()
         assert isinstance(answer, Challenge)
-        return answer.nonce
+        return answer
 
     async def receive(self) -> ToRunner:
         async with asyncio.timeout(DEADLINE):
@@ -95,11 +95,11 @@ async def test_a_replayed_proof_is_refused(hub: Hub) -> None:
     info = machine()
     key = key_of(info.id)
     first = Link(hub)
-    nonce = await first.challenge(make_hello(info))
-    proof = key.sign(nonce, info.id, token_digest(""))
+    challenge = await first.challenge(make_hello(info))
+    proof = key.sign(challenge, info.id, token_digest(""))
     assert isinstance(await first.prove(proof), Welcome)
     second = Link(hub)
-    assert await second.challenge(make_hello(info)) != nonce
+    assert await second.challenge(make_hello(info)) != challenge
     assert isinstance(await second.prove(proof), Refused)
     await second.wait_closed()
     assert (await hub.machines.get(ME, info.id)).active
@@ -109,9 +109,9 @@ async def test_a_replayed_proof_is_refused(hub: Hub) -> None:
 async def test_a_proof_of_something_else_is_refused(hub: Hub, wrong: str) -> None:
     info = machine()
     link = Link(hub)
-    nonce = await link.challenge(make_hello(info))
+    challenge = await link.challenge(make_hello(info))
     proof = key_of(info.id).sign(
-        bytes(32) if wrong == "nonce" else nonce,
+        Challenge(nonce=bytes(32)) if wrong == "nonce" else challenge,
         machine().id if wrong == "machine" else info.id,
         token_digest(""),
     )
@@ -123,9 +123,9 @@ async def test_a_challenge_relayed_by_a_hostile_hub_is_not_answered_usefully(hub
     """The runner connects to a hostile hub, which connects to the real one and passes the challenge on."""
     info = machine()
     relay = Link(hub)
-    nonce = await relay.challenge(make_hello(info))
+    challenge = await relay.challenge(make_hello(info))
     signed_for_the_hostile_hub = key_of(info.id).sign(
-        nonce, info.id, token_digest("token of the hostile hub")
+        challenge, info.id, token_digest("token of the hostile hub")
     )
     assert isinstance(await relay.prove(signed_for_the_hostile_hub), Refused)
     assert (await hub.machines.list(ME)).machines == []

@@ -7,18 +7,32 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from farsteer import __version__
 from farsteer.core import events as ev
-from farsteer.core.commands import Abort, Delete, Stop
+from farsteer.core.api import SendMessage
+from farsteer.core.commands import Abort, Delete, Send, Stop
 from farsteer.core.errors import ErrorCode, MachineOffline, Unavailable
 from farsteer.core.events import Delta, DeltaKind, SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.hub import Hub
 from farsteer.hub.link import machine_links
 from farsteer.hub.store.conformance.harness import LogBuilder
-from farsteer.link.messages import PROTOCOL, Events, Ping, Welcome
-from farsteer.link.transport import memory_pair
+from farsteer.link.messages import (
+    PROTOCOL,
+    Call,
+    Events,
+    Ping,
+    Pong,
+    ToHub,
+    ToRunner,
+    UnknownMessage,
+    Unsupported,
+    Welcome,
+)
+from farsteer.link.transport import MemoryTransport, memory_pair
 from tests.hub.conftest import OWNER_TOKEN, create
 from tests.hub.scripted import FeedRecorder, ScriptedRunner, caller, machine, silent
+from tests.support.eventually import eventually
 from tests.support.handshake import make_hello, shake_hands
 
 ME = caller()
@@ -225,7 +239,28 @@ async def test_an_incompatible_runner_is_refused_with_a_reason(
     runner = ScriptedRunner(hub, info=msgspec.structs.replace(machine(), id=id), protocol=protocol)
     await runner.connect()
     assert reason in (runner.refused or "")
+    if protocol == 99:
+        versions = (
+            f"the hub is farsteer {__version__} and speaks link protocols 2 to 3, this runner is farsteer 0"
+        )
+        assert f"{versions} and speaks 99" in (runner.refused or "")
     await runner.wait_closed()
+
+
+async def test_an_unknown_message_is_answered(hub: Hub, runner: ScriptedRunner) -> None:
+    near, far = memory_pair()
+    serving = asyncio.create_task(hub.link.serve(far, "default"))
+    assert isinstance(await shake_hands(near, make_hello(machine())), Welcome)
+    await near.send(UnknownMessage("news"))
+    assert await near.receive() == Unsupported(kind="news")
+    await near.send(Unsupported(kind="ack"))
+    await near.send(Ping())
+    assert await near.receive() == Pong()
+    await near.close()
+    await serving
+    async with ScriptedRunner(hub, protocol=2) as old:
+        await old.send(UnknownMessage("news"))
+        await old.ping()
 
 
 async def test_a_link_that_does_not_begin_with_hello_is_closed(hub: Hub) -> None:
@@ -244,6 +279,49 @@ async def test_a_call_without_an_answer_times_out(
     with pytest.raises(Unavailable) as error:
         await hub.sessions.abort(ME, session_id)
     assert error.value.code is ErrorCode.TIMEOUT
+
+
+async def test_a_short_message_does_not_overtake_a_long_one_of_its_session(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await create(hub, runner)
+    send, passed = MemoryTransport[ToRunner, ToHub].send, asyncio.Event()
+    arrived: list[str] = []
+
+    async def send_slowly(self: MemoryTransport[ToRunner, ToHub], message: ToRunner) -> None:
+        if isinstance(message, Call) and isinstance(message.command, Send):
+            if message.command.item.text == "long":
+                await passed.wait()
+            arrived.append(message.command.item.text)
+            if message.session == other:
+                passed.set()
+        await send(self, message)
+
+    monkeypatch.setattr(MemoryTransport, "send", send_slowly)
+    for session, text in ((session_id, "long"), (session_id, "short"), (other, "other")):
+        await hub.messages.send(ME, session, SendMessage(text=text))
+    await eventually(lambda: len(arrived) == 3)
+    assert arrived == ["other", "long", "short"]
+
+
+async def test_a_call_does_not_time_out_while_its_reply_arrives(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arriving = [True, True, False]
+    asked: list[int | None] = []
+
+    def is_arriving(_: object, call_id: int | None, since: float) -> bool:
+        asked.append(call_id)
+        return arriving[len(asked) - 1]
+
+    monkeypatch.setattr(machine_links, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(MemoryTransport, "is_arriving", is_arriving)
+    runner.answers[Abort] = silent
+    with pytest.raises(Unavailable):
+        await hub.sessions.abort(ME, session_id)
+    assert len(asked) == 3
+    assert len({*asked}) == 1
+    assert None not in asked
 
 
 async def test_cancelling_serve_disconnects_the_machine(hub: Hub) -> None:

@@ -3,14 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
+from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
 from farsteer.hub.rules.session import (
+    MachineItem,
     SessionPhase,
+    compare_items,
     compare_sessions,
     first_state,
     phase_after_discard,
     storable_state,
+    without_recovery,
 )
 
 SPEC = SessionSpec(id="s", machine_id="m", directory="/work", agent="demo")
@@ -27,9 +31,60 @@ def test_reported_sessions_are_stored_deleted_or_unknown() -> None:
         "not reported": (SessionPhase.LIVE, 5),
     }
     connected = compare_sessions(reported, stored)
-    assert connected.stored_seqs == {"live": 7, "creating": 0}
+    assert connected.stored_seqs == {"live": 7, "creating": 0, "not reported": 5}
     assert connected.deleted == ["purging", "deleted"]
     assert connected.unknown == ["never"]
+    assert connected.behind == ["not reported"]
+    old = without_recovery(connected, reported)
+    assert (old.stored_seqs, old.behind, old.items) == ({"live": 7, "creating": 0}, [], {})
+
+
+@pytest.mark.parametrize(
+    ("reported", "phase", "is_behind"),
+    [
+        (5, SessionPhase.LIVE, False),
+        (6, SessionPhase.LIVE, False),
+        (4, SessionPhase.LIVE, True),
+        (None, SessionPhase.LIVE, True),
+        (None, SessionPhase.CREATING, False),
+        (None, SessionPhase.PURGING, False),
+        (None, SessionPhase.DELETED, False),
+    ],
+)
+def test_a_runner_is_behind_with_sessions_of_which_it_has_less_than_the_hub(
+    reported: int | None, phase: SessionPhase, *, is_behind: bool
+) -> None:
+    named = {} if reported is None else {"s": reported}
+    assert compare_sessions(named, {"s": (phase, 5)}).behind == (["s"] if is_behind else [])
+
+
+HELD, BEHIND = {"s": ["item"]}, {"s"}
+
+
+@pytest.mark.parametrize(
+    ("held", "behind", "state", "was_offered", "differs"),
+    [
+        # The runner holds it.
+        (HELD, (), ItemState.DELIVERED, True, True),
+        (HELD, (), ItemState.CANCELLED, False, True),
+        (HELD, BEHIND, ItemState.UNKNOWN, True, True),
+        (HELD, (), ItemState.ACCEPTED, True, False),
+        (HELD, (), ItemState.QUEUED, True, False),
+        (HELD, BEHIND, ItemState.HANDED_OVER, True, False),
+        # The runner does not.
+        ({}, (), ItemState.QUEUED, True, True),
+        ({"other": ["item"]}, (), ItemState.HANDED_OVER, True, True),
+        ({}, BEHIND, ItemState.DELIVERED, True, False),
+        ({}, (), ItemState.ACCEPTED, True, False),
+        ({}, BEHIND, ItemState.ACCEPTED, False, False),
+        ({}, BEHIND, ItemState.ACCEPTED, True, True),
+    ],
+)
+def test_items_on_which_runner_and_hub_differ(
+    held: dict[str, list[str]], behind: set[str], state: ItemState, *, was_offered: bool, differs: bool
+) -> None:
+    found = compare_items(held, [MachineItem("s", "item", state, was_offered)], behind)
+    assert found == ({"s": {"item": state}} if differs else {})
 
 
 def test_the_newer_state_counts() -> None:

@@ -48,10 +48,21 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
     "machines.get": lambda hub, who, _, __, machine: hub.machines.get(who, machine),
+    "machines.release": lambda hub, who, _, __, machine: hub.machines.release(who, machine),
+    "foreign_sessions.list": lambda hub, who, _, __, machine: hub.foreign_sessions.list(who, machine),
+    "foreign_sessions.adopt": lambda hub, who, session, _, machine: hub.foreign_sessions.adopt(
+        who, machine, session
+    ),
+    "foreign_sessions.end": lambda hub, who, session, _, machine: hub.foreign_sessions.end(
+        who, machine, session
+    ),
     "machines.remove": lambda hub, who, _, __, machine: hub.machines.remove(
         who, machine, delete_sessions=True
     ),
 }
+SERVICES = (
+    "sessions", "messages", "rewinds", "forks", "approvals", "machines", "foreign_sessions", "presence",
+)  # fmt: skip
 # These name no object. Other tests check what they show.
 LISTS = {
     "sessions.list",
@@ -68,7 +79,7 @@ LISTS = {
 def test_every_method_that_takes_a_caller_is_listed(hub: Hub) -> None:
     found = {
         f"{service}.{name}"
-        for service in ("sessions", "messages", "rewinds", "forks", "approvals", "machines", "presence")
+        for service in SERVICES
         for name, method in inspect.getmembers(getattr(hub, service), inspect.ismethod)
         if not name.startswith("_") and "caller" in inspect.signature(method).parameters
     }

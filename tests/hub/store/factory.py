@@ -1,39 +1,33 @@
 """How tests open and crash a SQLite store."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 from farsteer.hub.feed import Feed
 from farsteer.hub.store.base import Store
 from farsteer.hub.store.sqlite.store import SqliteStore
 
+_FILES = ("hub.db-wal", "hub.epoch", "hub.db")
+"""The log first: a checkpoint may begin at any time, and moves what is in the log to the database."""
+
 
 class SqliteFactory:
-    """Crashing copies the files as they are, without a checkpoint, and continues with the copy."""
+    """Crashing keeps the files as they are, without a checkpoint, and continues with them."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._crashes = 0
-
-    @property
-    def path(self) -> Path:
-        return self._directory / str(self._crashes) / "hub.db"
+        self.path = directory / "hub.db"
 
     async def open(self, feed: Feed) -> SqliteStore:
-        self.path.parent.mkdir(exist_ok=True)
         return await SqliteStore.open(self.path, feed)
 
     async def crash(self, store: Store) -> None:
-        crashed = self.path.parent
-        self._crashes += 1
-        await asyncio.to_thread(_copy, crashed, self.path.parent)
+        files = await asyncio.to_thread(self._read)
         await store.close()
+        self.path.with_name("hub.db-shm").unlink(missing_ok=True)
+        for name, content in files.items():
+            # Written in place: a file that a crash leaves behind is not another file.
+            (self.path.parent / name).write_bytes(content)
 
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy the log first: a checkpoint may begin at any time, and moves what is in the log to the database."""
-    target.mkdir()
-    for name in ("hub.db-wal", "hub.db"):
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)
+    def _read(self) -> dict[str, bytes]:
+        paths = [self.path.with_name(name) for name in _FILES]
+        return {path.name: path.read_bytes() for path in paths if path.exists()}

@@ -34,7 +34,6 @@ class LimitedFactory(SqliteFactory):
         self.limits = limits
 
     async def open(self, feed: Feed) -> SqliteStore:
-        self.path.parent.mkdir(exist_ok=True)
         return await SqliteStore.open(self.path, feed, limits=self.limits)
 
 
@@ -189,7 +188,7 @@ async def test_the_bytes_that_wait_in_a_namespace_are_limited(tmp_path: Path) ->
         full = [log for log, result in zip(logs, results, strict=True) if result is None]
         await harness.store.delete_session(NAMESPACE, full[0].session_id)
         assert isinstance(harness.store, SqliteStore)
-        await asyncio.gather(*harness.store._purges)
+        await harness.store._purges.wait()
         [(left,)] = query(harness, "SELECT bytes FROM queued WHERE namespace = ?", NAMESPACE)
         assert 12_000 < left < 13_000
         await accept(harness, full[1], new_item("x" * 3000))

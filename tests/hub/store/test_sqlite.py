@@ -54,7 +54,7 @@ def copied_rows(harness: StoreHarness) -> int:
 
 async def purged(harness: StoreHarness) -> None:
     assert isinstance(harness.store, SqliteStore)
-    await asyncio.gather(*harness.store._purges)
+    await harness.store._purges.wait()
 
 
 # -- random logs

@@ -309,11 +309,68 @@ async def test_cancel_removes_a_waiting_message_and_refuses_a_delivered_one(harn
     await actor.execute(commands.Send(item=item("2")))
     await actor.execute(commands.Cancel(item_id="2"))
     await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.CANCELLED)
-    with pytest.raises(NotFound):
+    await actor.execute(commands.Cancel(item_id="2"))
+    with pytest.raises(Conflict) as refusal:
         await actor.execute(commands.Cancel(item_id="1"))
+    assert refusal.value.details == {"state": "delivered"}
     await launch.finish(prompt)
     await harness.out.until(ev.TurnEnd)
     assert launch.prompts.empty()
+
+
+async def test_a_message_that_is_cancelled_before_it_arrives_is_never_delivered(
+    harness: SessionHarness,
+) -> None:
+    actor, launch = await start_session(harness)
+    await actor.execute(commands.Cancel(item_id="1"))
+    result = await actor.execute(commands.Send(item=item("1")))
+    assert result == commands.KnownOutcome(ItemState.CANCELLED)
+    await actor.execute(commands.Send(item=item("2", "second")))
+    assert (await launch.prompt()).text == "second"
+    assert [update.state for update in harness.out.of(ev.QueueUpdate) if update.item_id == "1"] == [
+        ItemState.CANCELLED
+    ]
+
+
+@pytest.mark.parametrize(
+    ("checked", "entries"),
+    [
+        pytest.param(0, 1, id="its entry is on the way to the hub"),
+        pytest.param(99, 2, id="the hub's log does not have it"),
+    ],
+)
+async def test_the_runner_s_outcome_counts_and_is_told_again_only_if_the_hub_s_log_lacks_it(
+    harness: SessionHarness, checked: int, entries: int
+) -> None:
+    actor, _, _ = await start_turn(harness)
+    await harness.out.until(ev.QueueUpdate, state=ItemState.DELIVERED)
+    for _ in range(2):
+        await actor.execute(commands.Settle("1", ItemState.CANCELLED, checked))
+        checked = min(checked, actor.state.seq - 1)
+    outcomes = [update.state for update in harness.out.of(ev.QueueUpdate) if update.state.final]
+    assert outcomes == [ItemState.DELIVERED] * entries
+
+
+async def test_an_outcome_of_the_hub_enters_the_log_once_also_after_a_restart(
+    harness: SessionHarness,
+) -> None:
+    actor, _, _ = await start_turn(harness)
+    await actor.execute(commands.Send(item=item("waits")))
+    for name in ("never sent", "waits"):
+        settle = commands.Settle(name, ItemState.FAILED, 1, "no such agent", item(name))
+        await actor.execute(settle)
+        await actor.execute(settle)
+    await actor.close("restart")
+    actor = await harness.reload()
+    for name in ("never sent", "waits"):
+        await actor.execute(commands.Settle(name, ItemState.FAILED, 1, "no such agent", item(name)))
+        found = [
+            update
+            for update in harness.out.of(ev.QueueUpdate)
+            if update.item_id == name and update.state.final
+        ]
+        assert [(one.state, one.reason) for one in found] == [(ItemState.FAILED, "no such agent")]
+    assert actor.state.queue == ()
 
 
 async def test_a_message_sent_while_starting_is_delivered_once(harness: SessionHarness) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from farsteer.agents.base import ApprovalAsked, EventEmitted, LaunchPlan, Prompt, Sink, TurnEnded
+from farsteer.agents.base import ApprovalAsked, EventEmitted, Exited, LaunchPlan, Prompt, Sink, TurnEnded
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.capabilities import Capabilities
@@ -48,8 +48,11 @@ async def test_a_waiting_message_can_be_sent_now(harness: SessionHarness) -> Non
     for name in ("2", "3"):
         await actor.execute(commands.Send(item=item(name, f"text {name}")))
     await actor.execute(commands.SendNow(item_id="3"))
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict) as refusal:
         await actor.execute(commands.SendNow(item_id="1"))
+    assert refusal.value.details == {"state": "delivered"}
+    with pytest.raises(NotFound):
+        await actor.execute(commands.SendNow(item_id="never sent"))
     await launch.finish(prompt, TurnEndReason.CANCELLED)
     assert (await launch.prompt()).text == "text 3"
 
@@ -201,6 +204,29 @@ async def test_a_message_steered_into_a_turn_that_ended_has_an_outcome_after_a_k
 
 
 # -- an agent that does not accept a message
+
+
+class DyingLaunch(ScriptedLaunch):
+    """Writes a message and dies before it confirms the one that it was given."""
+
+    async def send(self, prompt: Prompt) -> None:
+        message = EventEmitted(event=ev.AgentMessage(message_id="m", text="before it dies"))
+        await self.emit(message, Exited(exit_code=-9, reason="killed"))
+        raise AgentError("it died", code=ErrorCode.AGENT_DIED)
+
+
+class DyingAdapter(ScriptedAdapter):
+    async def start(self, plan: LaunchPlan, sink: Sink) -> ScriptedLaunch:
+        return DyingLaunch(plan, sink)
+
+
+async def test_what_an_agent_wrote_before_it_died_belongs_to_its_turn(harness: SessionHarness) -> None:
+    harness.adapter = DyingAdapter()
+    actor = await harness.create()
+    await actor.execute(commands.Send(item=item("1")))
+    await harness.out.until(ev.LaunchEnd)
+    kinds = [kind for kind in harness.out.kinds() if kind in ("agent_message", "turn_end", "launch_end")]
+    assert kinds == ["agent_message", "turn_end", "launch_end"]
 
 
 class UnresponsiveLaunch(ScriptedLaunch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec.structs import replace
@@ -168,3 +169,16 @@ async def test_all_other_state_is_changed_by_events_only(journal: Journal, name:
     with pytest.raises(TypeError, match=name):
         log.update_private_state(**{name: getattr(STATE, name)})
     assert log.state is STATE
+
+
+async def test_a_write_to_the_journal_is_repeated_whatever_made_it_fail(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = AsyncMock(side_effect=[MemoryError, RuntimeError("?"), None])
+    monkeypatch.setattr(journal, "append", append)
+    out = Recorder()
+    log = SessionLog(STATE, journal, out)
+    log.add(ev.TitleUpdate(title="new"))
+    await log.flush()
+    assert append.await_count == 3
+    assert [entry.seq for entry in out.entries] == [1]

@@ -114,7 +114,8 @@ class Agent:
         except OSError as error:
             self._reply(request, f"the message could not be stored: {error}")
             return False
-        self._reply(request)
+        if self._session.confirms_messages:
+            self._reply(request)
         return True
 
     def _restore(self, request: dict[str, Any]) -> None:

@@ -112,6 +112,12 @@ def _deaf(turn: DemoTurn, argument: str) -> None:
     turn.send_message("I no longer read my input.")
 
 
+@FAULTS.command("never confirm", "takes further messages and does not confirm them")
+def _never_confirm(turn: DemoTurn, argument: str) -> None:
+    turn.session.confirms_messages = False
+    turn.send_message("I no longer confirm what I take.")
+
+
 @FAULTS.command("bigline [megabytes]", "sends one message of that size (20) on one line")
 def _bigline(turn: DemoTurn, argument: str) -> None:
     size = int(parse_number(argument, 20, 0, 100) * 1_000_000)

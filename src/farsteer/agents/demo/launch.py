@@ -163,10 +163,11 @@ class DemoLaunch(Launch):
     async def _send_prompt(self, do: str, prompt: Prompt) -> None:
         """Send a message. Returns when the agent has stored it on disk."""
         try:
-            await self._request(
-                do, _CONFIRM_TIMEOUT, turn=prompt.turn_id, message=prompt.message_id or None, text=prompt.text,
-                attachments=prompt.attachments,
-            )  # fmt: skip
+            with self._process.handing_over():
+                await self._request(
+                    do, _CONFIRM_TIMEOUT, turn=prompt.turn_id, message=prompt.message_id or None, text=prompt.text,
+                    attachments=prompt.attachments,
+                )  # fmt: skip
         except TimeoutError:
             self._process.kill("it did not confirm a message")
             raise AgentError("the agent did not confirm the message", code=ErrorCode.TIMEOUT) from None

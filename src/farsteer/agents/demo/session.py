@@ -148,6 +148,8 @@ class DemoSession:
         """Whether it exits when its input ends. Only a fault sets it to False."""
         self.acknowledges_interrupt = True
         """Whether it replies to an interrupt. Only a fault sets it to False."""
+        self.confirms_messages = True
+        """Whether it replies to a message that it has stored. Only a fault sets it to False."""
         self.insists_on_mode = False
         """Whether it goes back to its own permission mode when it is given another. Only a fault sets it to True."""
         self.copies = FileCopies(copies_path(request["state"], self.id), directory, history)

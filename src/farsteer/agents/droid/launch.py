@@ -157,7 +157,8 @@ class DroidLaunch(Launch):
         request_id = self._rpc.next_id()
         self._dispatcher.start_turn(prompt.turn_id, request_id)
         try:
-            await self._rpc.call(Method.ADD_USER_MESSAGE, params, _CONFIRM_TIMEOUT, request_id=request_id)
+            with self._process.handing_over():
+                await self._rpc.call(Method.ADD_USER_MESSAGE, params, _CONFIRM_TIMEOUT, request_id=request_id)
         except BaseException as error:
             self._dispatcher.abandon_turn()
             if not isinstance(error, FarsteerError) or error.code is ErrorCode.TIMEOUT:

@@ -11,6 +11,7 @@ import asyncio
 import os
 from typing import IO
 
+from farsteer.agents.process import posix
 from farsteer.core.errors import AgentError, ErrorCode
 
 CHUNK = 256 * 1024
@@ -90,7 +91,11 @@ class ReadPipe:
 
 
 class WritePipe:
-    """The writing end of a pipe. Writes keep their order; one that times out half-way closes the pipe."""
+    """The writing end of a pipe. Writes keep their order; one that times out half-way closes the pipe.
+
+    `written` bytes have gone into the pipe. `possibly_read` of them may have been read: all, unless the pipe had no
+    reader left when it was closed. Then what it still held is known to be unread.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -99,6 +104,12 @@ class WritePipe:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
+        self.written = 0
+        self._unread = 0
+
+    @property
+    def possibly_read(self) -> int:
+        return self.written - self._unread
 
     async def write(self, data: bytes, timeout: float) -> None:
         """Write all of `data`. Raises AgentError if that fails or takes longer than `timeout` seconds."""
@@ -116,7 +127,9 @@ class WritePipe:
                 if self._file.closed:
                     raise AgentError("the agent's input is closed", code=ErrorCode.AGENT_DIED)
                 try:
-                    left = left[os.write(self._descriptor, left) :]
+                    count = os.write(self._descriptor, left)
+                    self.written += count
+                    left = left[count:]
                 except BlockingIOError:
                     await self._wait_writable()
                 except OSError:
@@ -139,6 +152,7 @@ class WritePipe:
         if not self._file.closed:
             self._loop.remove_writer(self._descriptor)
             self._ready.set()
+            self._unread = posix.count_unread(self._descriptor)
             self._file.close()
 
 

@@ -12,15 +12,18 @@ import fcntl
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from farsteer.agents.process.environment import LAUNCH_VARIABLE
+from farsteer.agents.process.file_limit import restore_file_limit
 
 if TYPE_CHECKING:
     import psutil
@@ -43,12 +46,29 @@ def spawn(argv: Sequence[str], *, cwd: str, environment: Mapping[str, str]) -> s
         argv, cwd=cwd, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         bufsize=0, close_fds=True, start_new_session=True,
     )  # fmt: skip
+    restore_file_limit(process.pid)
     assert process.stdout is not None
     if sys.platform == "linux":
         # A larger pipe needs fewer reads when an agent floods. The kernel refuses it to a user with many pipes.
         with suppress(OSError):
             fcntl.fcntl(process.stdout.fileno(), fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     return process
+
+
+def count_unread(writer: int) -> int:
+    """Return how many bytes of a pipe were never read, if nobody can read them any more, else 0.
+
+    `writer` is the writing end. On Linux it reports an error when the last reader has closed its end, and tells what
+    the pipe holds. Other systems do not tell it at this end.
+    """
+    if sys.platform != "linux":
+        return 0
+    poll = select.poll()
+    poll.register(writer, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return 0
+    (count,) = struct.unpack("i", fcntl.ioctl(writer, termios.FIONREAD, b"\0" * 4))
+    return count
 
 
 def open_exit_descriptor(pid: int) -> int:
@@ -94,17 +114,24 @@ def signal_group(leader: int, number: signal.Signals) -> None:
         os.killpg(leader, number)
 
 
-def kill_marked(matches: Callable[[str], bool], leader: int | None = None) -> list[psutil.Process]:
-    """Send SIGKILL to every process whose launch mark `matches`, and to every process in the session of `leader`.
+def kill_marked(
+    matches: Callable[[str], bool], leaders: Set[int] = frozenset(), skip: Set[int] = frozenset()
+) -> list[psutil.Process]:
+    """Send SIGKILL to every process whose launch mark `matches`, and to every process in the session of a leader.
 
-    The leader itself is not killed and must not be reaped yet. This process and its parents are never killed.
+    This process and its parents are never killed.
+
+    Args:
+        matches: Decides about a launch mark.
+        leaders: Processes that are not reaped yet. They are not killed themselves.
+        skip: Further processes that are not looked at. It may change meanwhile.
 
     Returns:
         The processes that were killed. They may take a moment to exit.
     """
     killed: set[psutil.Process] = set()
     for _ in range(_MAX_SCANS):
-        found, exec_running = _find_marked(matches, leader)
+        found, exec_running = _find_marked(matches, leaders, skip)
         new = found - killed
         if not new and not exec_running:
             break
@@ -132,13 +159,16 @@ def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
     return [process.pid for process in running]
 
 
-def _find_marked(matches: Callable[[str], bool], leader: int | None) -> tuple[set[psutil.Process], bool]:
+def _find_marked(
+    matches: Callable[[str], bool], leaders: Set[int], skip: Set[int]
+) -> tuple[set[psutil.Process], bool]:
     """Return the processes to kill, and whether a process was inside exec and must be checked again."""
     own = os.getpid()
     found: set[psutil.Process] = set()
     exec_running = False
     for pid in _pids():
-        marked = False if pid in (own, leader) else _is_marked(pid, matches, leader)
+        skipped = pid == own or pid in leaders or pid in skip
+        marked = False if skipped else _is_marked(pid, matches, leaders)
         exec_running = exec_running or marked is None
         if not marked:
             continue
@@ -147,16 +177,16 @@ def _find_marked(matches: Callable[[str], bool], leader: int | None) -> tuple[se
         with suppress(psutil.Error):
             process = psutil.Process(pid)
             # Checked again now that `process` refers to this process and not only to its pid.
-            if _is_marked(pid, matches, leader) and process not in psutil.Process().parents():
+            if _is_marked(pid, matches, leaders) and process not in psutil.Process().parents():
                 found.add(process)
     return found, exec_running
 
 
-def _is_marked(pid: int, matches: Callable[[str], bool], leader: int | None) -> bool | None:
+def _is_marked(pid: int, matches: Callable[[str], bool], leaders: Set[int]) -> bool | None:
     """Return None for a process inside exec, which has no readable environment for a moment."""
-    if leader is not None:
+    if leaders:
         with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) == leader:
+            if os.getsid(pid) in leaders:
                 return True
     if sys.platform != "linux":
         mark = read_mark(pid)

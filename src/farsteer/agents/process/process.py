@@ -12,14 +12,17 @@ import logging
 import os
 import subprocess
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from farsteer.agents.process import posix
+from farsteer.agents.process.cgroups import LaunchGroup, create_group
 from farsteer.agents.process.environment import LAUNCH_VARIABLE, RUN_AS_VARIABLE
 from farsteer.agents.process.pipes import ReadPipe, TailPipe, WritePipe
+from farsteer.agents.process.sweeper import SWEEPER, Leader, kill_leftovers
 from farsteer.agents.process.user import AgentUser
-from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.json_limits import JsonTooComplex, is_simple
 from farsteer.core.lines import LINE_LIMIT, Line, LineSplitter, Oversized
 from farsteer.jsonrpc.input_check import check_input
@@ -56,14 +59,14 @@ class AgentProcess:
     """One running agent. Create it with `start`; it belongs to the event loop it was started in."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], mark: str, on_lines: OnLines, on_exit: OnExit, line_limit: int
-    ) -> None:
+        self, process: subprocess.Popen[bytes], mark: str, group: LaunchGroup | None, on_lines: OnLines,
+        on_exit: OnExit, line_limit: int,
+    ) -> None:  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self.pid = process.pid
         self._process = process
-        self._mark = mark
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._input = WritePipe(process.stdin)
@@ -73,7 +76,9 @@ class AgentProcess:
         self._asked: str | None = None
         self._loop = asyncio.get_running_loop()
         self._code: asyncio.Future[int] = self._loop.create_future()
-        self._exit_descriptor = posix.open_exit_descriptor(self.pid)
+        self._leader = Leader(self.pid, mark, group)
+        SWEEPER.add_leader(self._leader)
+        self._exit_descriptor: int | None = posix.open_exit_descriptor(self.pid)
         self._loop.add_reader(self._exit_descriptor, self._handle_exit)
         self._reader = self._loop.create_task(self._run(), name=f"agent {self.pid}")
 
@@ -103,13 +108,17 @@ class AgentProcess:
             user = AgentUser.find(run_as)
             user.check_directory(cwd)
             argv = user.command(argv)
+        group = create_group(mark)
+        command = argv if group is None else group.command(argv, variables.get("PATH"))
         try:
-            process = posix.spawn(argv, cwd=cwd, environment=variables)
+            process = posix.spawn(command, cwd=cwd, environment=variables)
         except (OSError, ValueError) as error:
+            if group is not None:
+                group.remove()
             raise AgentError(
                 f"could not start {argv[0]}: {error}", code=ErrorCode.AGENT_START_FAILED
             ) from error
-        return cls(process, mark, on_lines, on_exit, line_limit)
+        return cls(process, mark, group, on_lines, on_exit, line_limit)
 
     @property
     def running(self) -> bool:
@@ -123,6 +132,20 @@ class AgentProcess:
     async def write(self, data: bytes, timeout: float = WRITE_TIMEOUT) -> None:
         """Write `data` to stdin. Raises AgentError if the process is gone or does not read in time."""
         await self._input.write(data, timeout)
+
+    @contextmanager
+    def handing_over(self) -> Generator[None]:
+        """Raise `message_not_taken` instead of `agent_died` if the process has read nothing of what is written inside.
+
+        This is known if nothing was written, or if the process and its descendants are gone and left it in the pipe.
+        """
+        before = self._input.written
+        try:
+            yield
+        except FarsteerError as error:
+            if error.code is ErrorCode.AGENT_DIED and self._input.possibly_read <= before:
+                raise AgentError(error.message, code=ErrorCode.MESSAGE_NOT_TAKEN) from error
+            raise
 
     async def stop(self, grace: float = 3.0) -> None:
         """Close stdin, then send SIGTERM, then SIGKILL, waiting `grace` seconds after each. Idempotent.
@@ -140,7 +163,7 @@ class AgentProcess:
                 break
         else:
             _logger.error("agent process %d is still running %g s after SIGKILL", self.pid, grace)
-            self._kill_descendants()
+            await asyncio.to_thread(kill_leftovers, [self._leader])
 
     def kill(self, reason: str) -> None:
         """Send SIGKILL at once. `wait_reaped` returns when the process is gone."""
@@ -162,12 +185,14 @@ class AgentProcess:
 
     async def _run(self) -> None:
         try:
-            await self._read_lines()
-            if not await self._exits_within(_CLOSED_STDOUT_GRACE):
+            try:
+                await self._read_lines()
+                await self._exits_within(_CLOSED_STDOUT_GRACE)
+            except Exception:
+                _logger.exception("agent process %d is killed: its output could not be handled", self.pid)
+            if self.running:
                 posix.signal_group(self.pid, posix.SIGKILL)
                 await asyncio.shield(self._code)
-        except Exception:
-            _logger.exception("agent process %d is killed: its output could not be handled", self.pid)
         finally:
             self._release()
         await self._on_exit(ProcessExit(self._code.result(), self.stderr, self._asked))
@@ -196,23 +221,35 @@ class AgentProcess:
             )
 
     def _handle_exit(self) -> None:
-        """Kill what the process left behind while it is a zombie, then reap it."""
-        self._loop.remove_reader(self._exit_descriptor)
-        os.close(self._exit_descriptor)
-        self._kill_descendants()
+        """Kill what the process left behind while it is a zombie. It is reaped after that."""
+        self._close_exit_descriptor()
+        posix.signal_group(self.pid, posix.SIGKILL)
+        SWEEPER.sweep(self._leader, self._reap)
+
+    def _close_exit_descriptor(self) -> None:
+        if self._exit_descriptor is not None:
+            self._loop.remove_reader(self._exit_descriptor)
+            os.close(self._exit_descriptor)
+            self._exit_descriptor = None
+
+    def _reap(self) -> None:
+        if not self.running:
+            return
+        SWEEPER.remove_leader(self.pid)
         self._code.set_result(posix.reap(self._process))
         self._input.close()
         self._stderr.drain()
         self._output.wake()
 
-    def _kill_descendants(self) -> None:
-        posix.signal_group(self.pid, posix.SIGKILL)
-        posix.kill_marked(self._mark.__eq__, self.pid)
-
     def _release(self) -> None:
-        """End the process and close its pipes, also after a failure or a cancellation."""
+        """End the process and close its pipes. It still runs only if this task was cancelled."""
         if self.running:
-            self._handle_exit()
+            self._close_exit_descriptor()
+            posix.signal_group(self.pid, posix.SIGKILL)
+            kill_leftovers([self._leader])
+            self._reap()
+            if self._leader.group is not None:
+                self._leader.group.remove()
         self._stderr.close()
         self._output.close()
 

@@ -29,11 +29,15 @@ Start a hub without a runner. Machines connect to it with
 `farsteer runner --hub URL`. When it is ready, one line on stdout says its address
 and where the access token is; logs go to stderr. Ctrl-C or SIGTERM stops it;
 agents on the machines keep working meanwhile.
+
+`farsteer hub compact` removes old sessions by the rules in hub.toml and gives
+back free space, whether or not the hub runs.
 """
 
 HUB_EXAMPLES = """\
   farsteer hub
   farsteer hub --allowed-host farsteer.example.com   # behind an https proxy
+  farsteer hub compact --dry-run
 """
 
 RUNNER_DESCRIPTION = """\
@@ -51,6 +55,7 @@ If root runs the runner, `run_as` names the user that agents run as.
 RUNNER_EXAMPLES = """\
   CLI_API_TOKEN=... farsteer runner --hub https://farsteer.example.com
   farsteer runner --hub https://farsteer.example.com --token-file /run/secrets/farsteer
+  farsteer runner --home ~/copy --new-identity     # once, on a copied home directory
 """
 
 
@@ -59,6 +64,10 @@ def up_command(argv: Sequence[str]) -> int:
 
 
 def hub_command(argv: Sequence[str]) -> int:
+    if argv and argv[0] == "compact":
+        from farsteer.cli.commands.compact import compact_command
+
+        return compact_command(argv[1:])
     return _run_hub(_server_parser("hub", HUB_DESCRIPTION, HUB_EXAMPLES).parse_args(argv), with_runner=False)
 
 
@@ -66,6 +75,12 @@ def runner_command(argv: Sequence[str]) -> int:
     parser = context.command_parser("runner", RUNNER_DESCRIPTION, RUNNER_EXAMPLES)
     context.add_hub_option(parser)
     parser.add_argument("--token-file", metavar="FILE", help="file that contains the hub's access token")
+    parser.add_argument(
+        "--new-identity",
+        action="store_true",
+        help="first give this home directory, a copy of another one, an id and a key of its own; its sessions stay "
+        "with the machine that it was copied from",
+    )
     arguments = parser.parse_args(argv)
     home = context.home_directory(arguments)
     url = find_url(arguments.hub)
@@ -73,7 +88,7 @@ def runner_command(argv: Sequence[str]) -> int:
     forget_token()
     from farsteer.cli.daemon.runner_process import run_runner
 
-    return run_runner(home, url, token)
+    return run_runner(home, url, token, new_identity=arguments.new_identity)
 
 
 def _server_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:

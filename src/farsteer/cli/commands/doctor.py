@@ -10,7 +10,7 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -23,11 +23,15 @@ from farsteer.cli.terminal.text import Style, StyledText, print_styled
 from farsteer.client.config import find_url, running_hub, token_file
 from farsteer.core.api import LimitView
 from farsteer.core.errors import FarsteerError, Unavailable
+from farsteer.core.ids import is_uuid
 from farsteer.core.text import clean_line
+from farsteer.storage.home import read_private
+from farsteer.storage.inspection import inspect
+from farsteer.storage.quarantine import Quarantine
 
 DESCRIPTION = """\
 Check everything Farsteer needs on this machine: Python, the home directory, the
-access token, disk space, git, the hub and the agents. Each line says what was
+access token, disk space, the databases, git, the hub and the agents. Each line says what was
 found and, after an arrow, how to fix it. Nothing is changed.
 """
 
@@ -41,6 +45,10 @@ exit codes: 0 nothing is broken, 1 at least one check is marked FAIL
 MIN_PYTHON = (3, 11)
 LOW_DISK_BYTES = 1 << 30
 CRITICAL_DISK_BYTES = 100 << 20
+RESERVED_FILES = 200
+"""Descriptors for everything but agents: databases, sockets, the program itself."""
+PROCESSES_PER_AGENT = 4
+"""Processes and threads. An agent that runs tools needs more than one."""
 WARN_SHARE = 0.8
 """The part of a limit above which doctor warns."""
 
@@ -91,9 +99,19 @@ async def run_checks(home: Path, hub: str | None, port: int) -> AsyncIterator[Ch
     yield check_home(home)
     yield check_token(home)
     yield check_disk(home)
-    yield await check_git()
-    async for check in check_hub(home, hub, port):
+    yield check_capacity(home)
+    databases = [*check_databases(home)]
+    for check in databases:
         yield check
+    identity = check_identity(home)
+    if identity is not None:
+        yield identity
+    if (refused := check_lease(home)) is not None:
+        yield refused
+    yield await check_git()
+    if all(check.grade is not Grade.FAIL for check in databases):
+        async for check in check_hub(home, hub, port):
+            yield check
     async for check in check_agents():
         yield check
 
@@ -154,6 +172,88 @@ def check_disk(home: Path) -> Check:
     return Check(Grade.OK, finding)
 
 
+def check_databases(home: Path) -> Iterator[Check]:
+    for path in (home / "hub.db", home / "runner.db"):
+        try:
+            found = inspect(path)
+        except FileNotFoundError:
+            continue
+        finding = f"{path.name} has {found.size / (1 << 20):.1f} MiB"
+        rows = Quarantine(path).read()
+        if rows:
+            sessions = sorted({row.session_id or row.table for row in rows})
+            yield Check(
+                Grade.WARN,
+                f"{path.name}: {len(rows)} records could not be read and were set aside ({', '.join(sessions[:5])})",
+                f"what is left of them is in {Quarantine(path).path}; remove the file when you do not need it",
+            )
+        if found.problem is not None:
+            what, _, advice = found.problem.partition(": ")
+            yield Check(Grade.FAIL, what, advice)
+        elif found.is_whole:
+            yield Check(Grade.OK, f"{finding} and is whole")
+        else:
+            yield Check(Grade.OK, f"{finding}; it is large, a part of it was checked")
+
+
+def check_identity(home: Path) -> Check | None:
+    """A runner that lost its id is not taken for the machine that it was."""
+    if not (home / "machine.key").exists():
+        return None
+    try:
+        known = (read_private(home / "machine-id") or b"").decode(errors="replace").strip()
+    except FarsteerError as error:
+        return Check(Grade.FAIL, error.message)
+    if is_uuid(known):
+        return Check(Grade.OK, f"this machine is {known}")
+    return Check(
+        Grade.WARN,
+        f"{home / 'machine-id'} is missing or damaged",
+        "the next start of the runner takes the id from the sessions in runner.db, or says what to do",
+    )
+
+
+def check_lease(home: Path) -> Check | None:
+    """Return what a hub has said to the runner of this home, if it refuses it."""
+    from farsteer.runner.lease import read_lease_file
+
+    try:
+        refused = read_lease_file(home).refused
+    except FarsteerError:
+        return None
+    return None if refused is None else Check(Grade.FAIL, f"the runner on {home} is refused: {refused}")
+
+
+def check_capacity(home: Path) -> Check:
+    """Say how many agents can run here, and what bounds their number."""
+    import resource
+
+    import psutil
+
+    from farsteer.agents.process.file_limit import DESCRIPTORS_PER_AGENT, reachable_file_limit
+    from farsteer.runner.machine import load_settings
+
+    try:
+        live_agents = load_settings(home).live_agents
+    except FarsteerError as error:
+        return Check(Grade.FAIL, error.message, "correct the file")
+    files = reachable_file_limit()
+    processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    bounds = {
+        f"live_agents = {live_agents} in runner.toml": live_agents,
+        f"{files} open files": (files - RESERVED_FILES) // DESCRIPTORS_PER_AGENT,
+    }
+    if processes != resource.RLIM_INFINITY:
+        bounds[f"{processes} processes of this user"] = processes // PROCESSES_PER_AGENT
+    agents, bound = min((count, bound) for bound, count in bounds.items())
+    memory = psutil.virtual_memory()
+    free = f"{memory.available / (1 << 30):.1f} of {memory.total / (1 << 30):.1f} GiB of memory available to them"
+    finding = f"room for {max(agents, 0)} agents ({bound}), {free}"
+    if agents < live_agents:
+        return Check(Grade.WARN, finding, "raise the hard limit (ulimit -H), or lower live_agents")
+    return Check(Grade.OK, finding)
+
+
 async def check_git() -> Check:
     if shutil.which("git") is None:
         return Check(Grade.WARN, "git is not installed", "install git: sessions in a worktree need it")
@@ -198,8 +298,20 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
         yield Check(Grade.OK, f"{len(active)} of {len(machines)} machines connected: {names}")
     else:
         yield Check(Grade.WARN, "no machine is connected to the hub", "`farsteer runner` connects one")
+    for machine in machines:
+        if machine.active and machine.problem is not None:
+            yield Check(Grade.FAIL, f"machine {machine.name or machine.host}: {machine.problem}")
+        if machine.conflict is not None:
+            yield Check(Grade.WARN, f"machine {machine.name or machine.host}: {machine.conflict.message}")
     if limits:
         yield check_limits(limits)
+    foreign = sum(machine.foreign_sessions for machine in machines)
+    if foreign:
+        yield Check(
+            Grade.WARN,
+            f"{foreign} sessions are known only to their machines: of another hub, or lost with the hub's database",
+            "`farsteer sessions foreign` lists them, `farsteer sessions adopt` and `end` decide",
+        )
 
 
 def check_limits(limits: Sequence[LimitView]) -> Check:

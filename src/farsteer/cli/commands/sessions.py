@@ -9,6 +9,8 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
+from farsteer.cli.commands import foreign_sessions
+from farsteer.cli.commands.foreign_sessions import confirm_delete
 from farsteer.cli.exit_codes import SUCCESS
 from farsteer.cli.terminal.text import ago, facts_table, one_line, table
 from farsteer.core.api import SessionRewound, SessionView
@@ -36,6 +38,10 @@ actions:
                         message, and print the new id
   export ID ...         write a session to stdout
   delete ID ...         stop the agent and delete the session with its history
+  foreign               list sessions that a machine has and the hub never had:
+                        of another hub, or lost with the hub's database
+  adopt ID ...          make such a session one of this hub; it goes on as it is
+  end ID ...            stop the agent of such a session and delete it there
 """
 
 EXAMPLES = """\
@@ -47,7 +53,10 @@ EXAMPLES = """\
   farsteer sessions --json | jq -r .id
 """
 
-_ACTIONS = ["list", "show", "log", "rename", "stop", "resume", "rewind", "fork", "export", "delete"]
+_ACTIONS = [
+    "list", "show", "log", "rename", "stop", "resume", "rewind", "fork", "export", "delete",
+    *foreign_sessions.ACTIONS,
+]  # fmt: skip
 _ACTIONS_WITH_VALUE = {"rename", "rewind", "fork"}
 """Actions that take one ID and a title or number, instead of several IDs."""
 
@@ -55,8 +64,10 @@ _ACTIONS_WITH_VALUE = {"rename", "rewind", "fork"}
 def sessions_command(argv: Sequence[str]) -> int:
     parser = _parser()
     arguments = parser.parse_intermixed_args(argv)
-    if bool(arguments.ids) == (arguments.action == "list"):
-        parser.error("list takes no ID" if arguments.ids else f"{arguments.action} needs an ID")
+    if bool(arguments.ids) == (arguments.action in ("list", "foreign")):
+        parser.error(
+            f"{arguments.action} takes no ID" if arguments.ids else f"{arguments.action} needs an ID"
+        )
     return context.run(_run_action(arguments))
 
 
@@ -72,8 +83,10 @@ def _parser() -> argparse.ArgumentParser:
         help="see above (default: list)",
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="id of a session, or its first characters")
-    parser.add_argument("--json", action="store_true", help="list, show, log: print one JSON object per line")
-    parser.add_argument("--yes", action="store_true", help="delete: do not ask for confirmation")
+    parser.add_argument(
+        "--json", action="store_true", help="list, show, log, foreign: print one JSON object per line"
+    )
+    parser.add_argument("--yes", action="store_true", help="delete, end: do not ask for confirmation")
     parser.add_argument("--keep-files", action="store_true", help="rewind: do not restore files")
     parser.add_argument("--title", metavar="T", help="fork: title of the new session")
     parser.add_argument(
@@ -101,6 +114,8 @@ async def _run_action(arguments: argparse.Namespace) -> int:
     async with context.hub_client(arguments) as client:
         if arguments.action == "list":
             await _print_list(client, arguments)
+        elif arguments.action in foreign_sessions.ACTIONS:
+            await foreign_sessions.run_action(client, arguments)
         elif arguments.action in _ACTIONS_WITH_VALUE:
             await _change_with_value(client, arguments)
         else:
@@ -127,6 +142,7 @@ async def _print_list(client: AsyncClient, arguments: argparse.Namespace) -> Non
         print(table([header, *rows], get_terminal_size().columns))
     else:
         print("no sessions; `farsteer exec` creates one", file=sys.stderr)
+    await foreign_sessions.print_hint(client)
 
 
 def _row(session: SessionView) -> tuple[str, ...]:
@@ -199,23 +215,12 @@ async def _show_or_change(client: AsyncClient, session: SessionView, arguments: 
         case "resume":
             await client.resume(session.id)
         case _:
-            _confirm_delete(session, confirmed=arguments.yes)
+            confirm_delete(session.id, session.title, confirmed=arguments.yes)
             await client.delete(session.id)
 
 
 def _log_line(seq: int, message: UserMessage) -> str:
     return f"{seq:>6}  {one_line(message.text, max(get_terminal_size().columns - 8, 20))}"
-
-
-def _confirm_delete(session: SessionView, *, confirmed: bool) -> None:
-    if confirmed:
-        return
-    if not sys.stdin.isatty():
-        raise BadRequest("deleting a session cannot be undone: pass --yes to confirm")
-    title = one_line(session.title or "", 60)
-    print(f"delete {session.id[:8]} {title!r} and its history? [y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise BadRequest("nothing was deleted")
 
 
 def _describe(session: SessionView) -> str:

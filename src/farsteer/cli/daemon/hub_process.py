@@ -9,8 +9,9 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from farsteer.agents.process.file_limit import raise_file_limit
 from farsteer.cli.daemon.in_process import connected_runner
-from farsteer.cli.daemon.process import StopSignal, log_to_stderr, run_with_uvloop
+from farsteer.cli.daemon.process import StopSignal, cancel_tasks, log_to_stderr, run_with_uvloop
 from farsteer.cli.protection import forget_token
 from farsteer.client.config import HubFile, hub_file, running_hub, token_file
 from farsteer.core.errors import Conflict
@@ -30,6 +31,7 @@ def run_hub(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         Unavailable: The address is in use.
     """
     log_to_stderr()
+    raise_file_limit()
     return run_with_uvloop(_run(home, config, with_runner=with_runner))
 
 
@@ -41,6 +43,8 @@ async def _run(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         has_token_variable = forget_token()
         resources.push_async_callback(hub.close)
         url = local_url(await resources.enter_async_context(serve(hub, config)))
+        tasks.append(asyncio.create_task(_raise_failure(hub)))
+        resources.push_async_callback(cancel_tasks, *tasks)
         if with_runner:
             tasks.append(await resources.enter_async_context(connected_runner(hub, home)))
         resources.enter_context(_announce(home, url))
@@ -48,6 +52,10 @@ async def _run(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         subject = "Farsteer is ready at" if with_runner else "The hub is ready at"
         print(f"{subject} {url}, its access token is in {where}", flush=True)
         return await stop_signal.wait_and_close(resources, *tasks)
+
+
+async def _raise_failure(hub: Hub) -> None:
+    raise await hub.failure()
 
 
 async def _open_hub(home: Path) -> Hub:

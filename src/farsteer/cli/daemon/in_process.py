@@ -71,9 +71,10 @@ async def connected_runner(hub: Hub, home: Path) -> AsyncGenerator[asyncio.Task[
         await _wait_until_connected(runner, task)
         yield task
     finally:
+        # Before the link is closed, because the hub is told that the runner ends.
+        await runner.close()
         await cancel_tasks(task)
         await link.close()
-        await runner.close()
 
 
 async def _wait_until_connected(runner: Runner, task: asyncio.Task[None]) -> None:
@@ -83,7 +84,8 @@ async def _wait_until_connected(runner: Runner, task: asyncio.Task[None]) -> Non
         if task.done():
             task.result()
         if not connected.done():
-            raise Unavailable("the runner could not connect to the hub in its own process; see the log")
+            reason = runner.lease.refusal or "see the log"
+            raise Unavailable(f"the runner could not connect to the hub in its own process: {reason}")
     finally:
         await cancel_tasks(connected)
 
@@ -109,7 +111,7 @@ class MemoryLink:
 
     async def _serve(self, transport: MemoryTransport[ToRunner, ToHub]) -> None:
         try:
-            await self._hub.link.serve(transport, DEFAULT_NAMESPACE)
+            await self._hub.link.serve(transport, DEFAULT_NAMESPACE, in_process=True)
         except Exception:
             # The runner sees a closed link and reconnects, as it does over a network.
             _logger.exception("the in-process link failed")

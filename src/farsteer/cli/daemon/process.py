@@ -13,11 +13,13 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
+from farsteer.core.errors import FarsteerError
 from farsteer.core.text import clean, clean_line
 
 _logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 20.0
+_SWITCH_SECONDS = 0.001
 
 _MAX_RECORD = 2000
 _LIBRARIES = ("asyncio", "httpcore", "httpx", "uvicorn", "websockets", "engineio", "socketio")
@@ -51,6 +53,9 @@ def log_to_stderr(level: int = logging.INFO) -> None:
 
 def run_with_uvloop(work: Coroutine[Any, Any, int]) -> int:
     """Run a coroutine on uvloop if it is installed, otherwise on asyncio's own event loop."""
+    # The thread that writes to the database gives up the interpreter with every statement. By default it would wait up
+    # to 5 ms to get it back from a busy event loop.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         import uvloop
     except ImportError:
@@ -91,7 +96,11 @@ class StopSignal:
             await cancel_tasks(received)
         ended = done - {received}
         for task in ended:
-            _logger.critical("background task exited unexpectedly: %s", task, exc_info=task.exception())
+            error = task.exception()
+            if isinstance(error, FarsteerError):
+                _logger.critical("%s", error.message)
+            else:
+                _logger.critical("background task exited unexpectedly: %s", task, exc_info=error)
         _logger.info("stopping")
         timeout = asyncio.get_running_loop().call_later(SHUTDOWN_SECONDS, _exit_now)
         await resources.aclose()

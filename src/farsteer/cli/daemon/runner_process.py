@@ -7,15 +7,25 @@ import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from farsteer.agents.process.file_limit import raise_file_limit
 from farsteer.cli.daemon.process import StopSignal, cancel_tasks, log_to_stderr, run_with_uvloop
 from farsteer.link.websocket import connect
 from farsteer.runner.link_client import LinkTransport
+from farsteer.runner.machine import renew_identity
 from farsteer.runner.runner import Runner
 
 
-def run_runner(home: Path, url: str, token: str) -> int:
-    """Run the runner of `home` until SIGINT or SIGTERM, and return the exit code."""
+def run_runner(home: Path, url: str, token: str, *, new_identity: bool = False) -> int:
+    """Run the runner of `home` until SIGINT or SIGTERM, and return the exit code.
+
+    Raises:
+        Conflict: Another process already runs a runner on `home`.
+    """
     log_to_stderr()
+    if new_identity:
+        id = renew_identity(home)
+        print(f"This machine has a new identity: {id}", flush=True)
+    raise_file_limit()
     return run_with_uvloop(_run(home, url, token))
 
 
@@ -28,10 +38,11 @@ async def _run(home: Path, url: str, token: str) -> int:
     stop_signal = StopSignal()
     async with AsyncExitStack() as resources:
         runner = await Runner.open(home)
-        resources.push_async_callback(runner.close)
         link = asyncio.create_task(runner.run(connect_to_hub))
         ready = asyncio.create_task(_print_when_connected(runner, url))
         resources.push_async_callback(cancel_tasks, link, ready)
+        # Before the link is cancelled, because the hub is told that the runner ends.
+        resources.push_async_callback(runner.close)
         return await stop_signal.wait_and_close(resources, link)
 
 

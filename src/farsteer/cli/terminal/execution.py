@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 
+from farsteer.agents.process.sweeper import SWEEPER
 from farsteer.cli.context import find_session
 from farsteer.cli.daemon.process import cancel_tasks
 from farsteer.cli.exit_codes import APPROVAL_DENIED, FAILURE, INTERRUPTED, SUCCESS
@@ -63,10 +66,11 @@ class ResultLine(WireStruct, tag_field="type", tag="result", omit_defaults=False
 
 
 class InterruptHandler:
-    """Turns SIGINT and SIGTERM into an abort of the turn, and a second signal into a cancellation.
+    """Turns SIGINT and SIGTERM into an abort of the turn, and a second signal into the end of this process.
 
-    The first signal calls `abort` if that is set; the next one, or the first if it is not, cancels the task that
-    entered the context manager.
+    The first signal calls `abort` if that is set, and cancels the task that entered the context manager if it is not.
+    The next one kills the agents of this process and exits at once. Stored data is safe: it survives a kill at any
+    moment.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -74,7 +78,8 @@ class InterruptHandler:
     def __init__(self) -> None:
         self.abort: Callable[[], Awaitable[None]] | None = None
         self.ignore_signals = False
-        """Set when the turn has ended and only short cleanup is left."""
+        """Set when the turn has ended and only short cleanup is left: the first signal has no effect then."""
+        self._received = 0
         self._task: asyncio.Task[object] | None = None
         self._aborting: asyncio.Task[None] | None = None
 
@@ -93,12 +98,14 @@ class InterruptHandler:
             await cancel_tasks(self._aborting)
 
     def _handle_signal(self) -> None:
-        if self.ignore_signals:
+        self._received += 1
+        if self._received > 1:
+            _exit_now()
+        elif self.ignore_signals:
             return
-        if self.abort is not None and self._aborting is None:
+        elif self.abort is not None:
             self._aborting = asyncio.create_task(self._abort(self.abort))
         elif self._task is not None:
-            self.ignore_signals = True
             self._task.cancel()
 
     async def _abort(self, abort: Callable[[], Awaitable[None]]) -> None:
@@ -107,6 +114,15 @@ class InterruptHandler:
             await abort()
         except FarsteerError as error:
             print(f"farsteer: cannot interrupt the turn: {clean_line(error.message)}", file=sys.stderr)
+
+
+def _exit_now() -> None:
+    """Kill the agents that this process has started, and end it without further cleanup."""
+    SWEEPER.kill_all()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(INTERRUPTED)
 
 
 class Execution:

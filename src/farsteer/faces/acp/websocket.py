@@ -19,12 +19,14 @@ from farsteer.faces.in_process_client import InProcessClient
 from farsteer.hub import Caller, Hub
 from farsteer.jsonrpc.time_slice import TimeSlice
 from farsteer.server.auth import bearer_token, client_address, set_authenticated
+from farsteer.server.peer_watch import PeerWatch
 from farsteer.server.responses import error_response
 from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
 from farsteer.server.websocket import close_websocket
 
 _QUOTED_BYTES = 200
 _POLICY_VIOLATION = 1008
+_CHECK_SECONDS = 15.0
 _MAX_TIMER_SECONDS = 10 * 365 * 86400
 
 
@@ -50,6 +52,7 @@ class AcpEndpoint:
     async def _serve(self, socket: WebSocket, caller: Caller) -> None:
         tokens = self._hub.tokens
         await socket.accept()
+        watch = PeerWatch(get_connection(socket.scope, WebSocketConnection), _CHECK_SECONDS)
 
         @asynccontextmanager
         async def open_hub() -> AsyncGenerator[HubClient]:
@@ -72,6 +75,7 @@ class AcpEndpoint:
             await asyncio.wait([serving])
             await close_websocket(socket, _POLICY_VIOLATION)
         finally:
+            watch.close()
             expiry.cancel()
             unsubscribe()
             serving.cancel()

@@ -99,22 +99,16 @@ def encode_http_chunk(body: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
-class SseEncoder:
-    """Encodes events as chunks of a text/event-stream. Stored events have an id to resume from."""
+def encode_sse_chunk(events: Sequence[SyncEvent]) -> bytes:
+    """Encode events as one chunk of a text/event-stream. Stored events have an id to resume from."""
+    return encode_http_chunk(b"".join(_encode_sse_event(event) for event in events))
 
-    def __init__(self, epoch: str) -> None:
-        self._epoch = epoch
 
-    def __call__(self, events: Sequence[SyncEvent]) -> bytes:
-        return encode_http_chunk(b"".join(self._encode_event(event) for event in events))
-
-    def _encode_event(self, event: SyncEvent) -> bytes:
-        if event.cursor is None:
-            return b"data: %b\n\n" % _without_line_breaks(event.data)
-        return b"id: %b\ndata: %b\n\n" % (
-            cursor_text(self._epoch, event.cursor).encode(),
-            _without_line_breaks(event.data),
-        )
+def _encode_sse_event(event: SyncEvent) -> bytes:
+    if event.cursor is None:
+        return b"data: %b\n\n" % _without_line_breaks(event.data)
+    id = cursor_text(event.epoch, event.cursor).encode()
+    return b"id: %b\ndata: %b\n\n" % (id, _without_line_breaks(event.data))
 
 
 def encode_sse_event(name: str, data: bytes, id: str | None = None) -> bytes:

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.errors import FarsteerError, Unavailable
 from farsteer.core.wire import encode
-from farsteer.faces.events.frames import Batch, SseEncoder, encode_http_chunk, encode_sse_event
+from farsteer.faces.events.frames import Batch, encode_http_chunk, encode_sse_chunk, encode_sse_event
 from farsteer.faces.events.options import Cursor, EventFilter, EventLimits, make_filter
 from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
@@ -44,7 +44,6 @@ class EventStreams:
 
     def __init__(self, hub: Hub, subscriptions: Subscriptions, limits: EventLimits) -> None:
         self._hub = hub
-        self._encoder = SseEncoder(hub.store.epoch)
         self._subscriptions = subscriptions
         self._limits = limits
         self._streams: set[SseSubscriber] = set()
@@ -66,9 +65,7 @@ class EventStreams:
             connection = get_connection(scope, HttpConnection)
             connection.start_stream()
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            stream = SseSubscriber(
-                connection, self._encoder, self._subscriptions, event_filter, self._limits, self._hub
-            )
+            stream = SseSubscriber(connection, self._subscriptions, event_filter, self._limits, self._hub)
             self._streams.add(stream)
             self._schedule_heartbeat()
             self._subscriptions.add(stream, caller, since)
@@ -103,7 +100,6 @@ class SseSubscriber(Subscriber):
     def __init__(
         self,
         connection: HttpConnection,
-        encoder: SseEncoder,
         subscriptions: Subscriptions,
         event_filter: EventFilter,
         limits: EventLimits,
@@ -111,7 +107,6 @@ class SseSubscriber(Subscriber):
     ) -> None:
         super().__init__(event_filter, limits, hub.metrics, hub.slow_readers)
         self._connection = connection
-        self._encoder = encoder
         self._subscriptions = subscriptions
         self._abort_timer: asyncio.TimerHandle | None = None
         connection.set_write_limit(limits.soft_limit)
@@ -127,7 +122,7 @@ class SseSubscriber(Subscriber):
         return self._connection.buffered_bytes
 
     def send(self, batch: Batch) -> None:
-        self._connection.write(batch.encoded(self._encoder))
+        self._connection.write(batch.encoded(encode_sse_chunk))
 
     def send_heartbeat(self) -> None:
         if not self.is_behind:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Literal
 
@@ -27,16 +28,15 @@ class Subscriptions:
         self._fanout = Fanout(hub.feed)
         self._open: dict[Subscriber, Subscription] = {}
         self._catch_up_tasks: set[asyncio.Task[None]] = set()
-        self._stop_listening: Callable[[], None] | None = None
+        self._listening = ExitStack()
 
     def start(self) -> None:
         self._fanout.start()
-        self._stop_listening = self._hub.tokens.on_revoke(self._on_token_revoked)
+        self._listening.callback(self._hub.tokens.on_revoke(self._on_token_revoked))
+        self._listening.callback(self._hub.feed.on_new_epoch(self._on_new_epoch))
 
     async def close(self) -> None:
-        if self._stop_listening is not None:
-            self._stop_listening()
-            self._stop_listening = None
+        self._listening.close()
         self._fanout.close()
         for subscriber in tuple(self._open):
             self.remove(subscriber)
@@ -109,6 +109,17 @@ class Subscriptions:
             if subscription.caller.token_id == token_id:
                 self._close(subscriber, Unauthorized("this token was revoked"))
 
+    def _on_new_epoch(self) -> None:
+        """Close the clients that resumed from a cursor of the earlier epoch: they may have missed something.
+
+        They connect again and get `gap`. All others go on: they have read what they show from this hub as it is.
+        """
+        for subscriber, subscription in tuple(self._open.items()):
+            if subscription.has_resumed:
+                self._close(
+                    subscriber, Unavailable("the hub was set back to an earlier state; connect again")
+                )
+
 
 class Subscription:
     """The subscription of one client: its expiry timer, its presence, and its place in the fan-out.
@@ -132,6 +143,8 @@ class Subscription:
         self.caller = caller
         self.catch_up_task: asyncio.Task[None] | None = None
         """Runs `resume`."""
+        self.has_resumed = False
+        """It continues from a cursor that the client brought."""
         self._expiry_timer = self._schedule_expiry()
 
     def go_live(self, resume: Resume) -> None:
@@ -149,6 +162,7 @@ class Subscription:
             if position is None or not bounds.lowest <= position <= bounds.highest:
                 self.go_live("gap")
                 return
+            self.has_resumed = True
             subscriber.start_catch_up(position)
             self._start("ok")
             await subscriber.catch_up(store)

@@ -9,7 +9,17 @@ from starlette.types import Receive, Scope, Send
 
 from farsteer.core.errors import NotFound
 from farsteer.faces.events.sse import EventStreams
-from farsteer.faces.rest import activity, approvals, machines, messages, sessions, system, tokens
+from farsteer.faces.rest import (
+    activity,
+    approvals,
+    foreign_sessions,
+    machines,
+    messages,
+    sessions,
+    storage,
+    system,
+    tokens,
+)
 from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
@@ -19,11 +29,13 @@ from farsteer.server.responses import error_response
 TABLE: tuple[AnyEndpoint, ...] = (
     *tokens.SIGN_IN_ENDPOINTS,
     *machines.ENDPOINTS,
+    *foreign_sessions.ENDPOINTS,
     *sessions.ENDPOINTS,
     *messages.ENDPOINTS,
     *approvals.ENDPOINTS,
     *activity.ENDPOINTS,
     *tokens.TOKEN_ENDPOINTS,
+    *storage.ENDPOINTS,
     *system.ENDPOINTS,
 )
 

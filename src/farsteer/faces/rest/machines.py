@@ -55,6 +55,10 @@ async def remove_machine(call: EndpointCall[None, RemovalQuery]) -> Done:
     )
 
 
+async def release_machine(call: EndpointCall[None, None]) -> Done:
+    return await call.hub.machines.release(call.caller, call.id("machineId"))
+
+
 async def list_agents(call: EndpointCall[None, None]) -> AgentsResponse:
     return await call.hub.machines.agents(call.caller)
 
@@ -95,6 +99,14 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         tag="Machines", summary="Remove a machine",
         description="The hub forgets the machine and its key. 409 if it is connected, or if it has sessions and "
         "`sessions` is not `delete`. A machine whose token is valid may connect again, as a new one.",
+    ),
+    Endpoint(
+        method="POST", path="/api/machines/{machineId}/release", handler=release_machine, scope=Scope.ADMIN,
+        response=Done, errors=(409,),
+        tag="Machines", summary="Let another runner act as a machine",
+        description="For a machine whose runner is gone for good, when a runner on another home directory with the "
+        "same identity is refused. 409 if the machine is connected. If the first runner does run, without a "
+        "connection, messages that it has may run twice.",
     ),
     Endpoint(
         method="GET", path="/api/agents", handler=list_agents, scope=Scope.READ,

@@ -40,6 +40,7 @@ UNASKED_TOOLS = ConditionalScope(
     Scope.APPROVE, f"a permission mode in which tools run without asking ({_MODES})"
 )
 HUB_FIGURES = ConditionalScope(Scope.ADMIN, "the figures of the whole hub, in the namespace `default`")
+HUB_STORAGE = ConditionalScope(Scope.ADMIN, "the storage of the whole hub")
 MCP_SERVERS = ConditionalScope(Scope.APPROVE, "MCP servers, which are started and connected without asking")
 
 

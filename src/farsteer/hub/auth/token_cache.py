@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 
@@ -112,7 +113,7 @@ class TokenCache:
         for row in [row for row in self._by_id.values() if self._is_expired(row)]:
             _logger.info("token %r has expired", row.label)
             self._drop(row.id)
-            self._tasks.spawn(self.remove(row.id), "removal of an expired token")
+            self._tasks.spawn_until_done(partial(self.remove, row.id), "removal of an expired token")
         expiries = [row.expires_at for row in self._by_id.values() if row.expires_at is not None]
         if expiries:
             seconds = min((min(expiries) - self._clock()) / 1000, _MAX_TIMER_SECONDS)

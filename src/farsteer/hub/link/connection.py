@@ -8,14 +8,17 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from farsteer.core.clock import now_ms
-from farsteer.core.commands import Command, Create, Delete
-from farsteer.core.errors import ErrorCode, MachineOffline, Unavailable
+from farsteer.core.commands import Command, Create, Delete, Send
+from farsteer.core.errors import ErrorCode, FarsteerError, MachineOffline, Unavailable
 from farsteer.core.ids import is_uuid
+from farsteer.core.text import clean_line
 from farsteer.core.wire import encode
 from farsteer.hub.feed import Feed, sync_event
 from farsteer.hub.metrics import Metrics
@@ -28,13 +31,17 @@ from farsteer.link.messages import (
     Deltas,
     EncodedEntry,
     Events,
+    Goodbye,
     Hello,
+    IdentityClaimed,
     Ping,
     Pong,
     Proof,
     Reply,
     ToHub,
     ToRunner,
+    UnknownMessage,
+    Unsupported,
     Welcome,
 )
 from farsteer.link.transport import IdleTimeoutReceiver, LinkClosed, Transport
@@ -45,6 +52,7 @@ _MAX_BATCHES = 256
 _MAX_BYTES = 32 * 1024 * 1024
 """How much may wait for its commit. Above it no more is read from the runner."""
 _REPORT_SECONDS = 60.0
+_MAX_PROBLEM = 500
 
 _CHECKED_BYTES = 256 * 1024
 """How much of a batch is checked at a time."""
@@ -67,6 +75,13 @@ class _PendingCall(Struct):
     """The runner's reply while the events that it refers to are not committed."""
 
 
+class _Order(Struct):
+    """Lets the messages of a session be sent one after the other."""
+
+    lock: asyncio.Lock
+    users: int = 0
+
+
 class RunnerConnection:
     """Implements `MachineLink` for a runner that is connected to this process."""
 
@@ -76,13 +91,20 @@ class RunnerConnection:
         namespace: str,
         machine_id: str,
         *,
+        protocol: int,
         store: Store,
         feed: Feed,
         metrics: Metrics,
         idle_timeout: float,
     ) -> None:
         self.id = secrets.randbits(62) + 1
+        self.protocol = protocol
         self.ready = False
+        self._welcomed = asyncio.Event()
+        """Set when the runner accepts calls, or never will."""
+        self.released = False
+        self._has_unknown = False
+        """A message that one of the two ends does not know was sent, and logged."""
         self._transport = transport
         self._namespace = namespace
         self._machine_id = machine_id
@@ -91,9 +113,9 @@ class RunnerConnection:
         self._metrics = metrics
         self._idle_timeout = idle_timeout
         self._receiver = IdleTimeoutReceiver(transport, idle_timeout)
-        self._send_lock = asyncio.Lock()
         self._calls: dict[int, _PendingCall] = {}
         self._call_ids = itertools.count(1)
+        self._orders: dict[str, _Order] = {}
         self._stored_seq: dict[str, int] = {}
         """The last committed event of each session."""
         self._sessions: set[str] = set()
@@ -105,15 +127,34 @@ class RunnerConnection:
         self._invalid_entries = 0
         """Entries that were replaced since the last report in the log."""
         self._next_report = 0.0
+        self._problem = ""
 
-    async def send_welcome(self, connected: ConnectedMachine) -> None:
-        """Tell the runner what the hub has stored. From now on the runner accepts calls."""
+    async def send_welcome(self, connected: ConnectedMachine, reported: Mapping[str, int]) -> None:
+        """Tell the runner what the hub has stored. From now on the runner accepts calls.
+
+        The states of sessions that are behind follow in parts of bounded size.
+        """
         self._sessions.update(connected.stored_seqs)
         self._stored_seq.update(connected.stored_seqs)
-        await self._send(
-            Welcome(acked=connected.stored_seqs, deleted=connected.deleted, foreign=connected.unknown)
+        welcome = Welcome(
+            acked=connected.stored_seqs,
+            deleted=connected.deleted,
+            foreign=connected.unknown,
+            lease=connected.lease,
+            items=connected.items,
         )
+        behind = connected.behind
+        while behind:
+            page = await self._store.read_known_sessions(self._namespace, behind)
+            behind = page.rest
+            restored = [one for one in page.sessions if one.state.seq > reported.get(one.spec.id, -1)]
+            welcome = replace(welcome, restored=restored, more=bool(behind))
+            if behind:
+                await self._receiver.watched(self._send(welcome))
+                welcome = Welcome(acked={})
+        await self._receiver.watched(self._send(welcome))
         self.ready = True
+        self._welcomed.set()
 
     async def run(self) -> None:
         """Serve the runner until the connection ends. Raises LinkClosed, or what made it fail."""
@@ -134,6 +175,7 @@ class RunnerConnection:
         """Fail the pending calls with MachineOffline and close the transport. Idempotent."""
         _logger.debug("machine %s: closing the link: %s", self._machine_id, reason)
         self.ready = False
+        self._welcomed.set()
         for call in self._calls.values():
             if not call.result.done():
                 call.result.set_exception(MachineOffline())
@@ -144,8 +186,13 @@ class RunnerConnection:
     async def call(self, session_id: str, command: Command, timeout: float) -> Reply:
         """Return the runner's reply, once the events that the command caused are committed.
 
+        The timeout begins when the command was sent, and does not count while the reply, or what it waits for, arrives.
         Raises MachineOffline if the connection is not ready or ends, and Unavailable (`timeout`) if no reply arrives.
         """
+        if not self.ready:
+            # Clients may see the machine as active a moment before it has its welcome.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._welcomed.wait(), timeout)
         if not self.ready:
             raise MachineOffline
         if isinstance(command, Delete):
@@ -154,13 +201,12 @@ class RunnerConnection:
         id = next(self._call_ids)
         call = self._calls[id] = _PendingCall(session_id, asyncio.get_running_loop().create_future())
         try:
-            async with asyncio.timeout(timeout):
-                await self._send(Call(id=id, session=session_id, command=command))
-                reply = await call.result
-        except TimeoutError:
-            raise Unavailable(
-                f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
-            ) from None
+            message = Call(id=id, session=session_id, command=command)
+            if isinstance(command, Send):
+                await self._send_in_order(message)
+            else:
+                await self._send(message)
+            reply = await self._reply(id, call, timeout)
         except LinkClosed:
             raise MachineOffline from None
         finally:
@@ -169,14 +215,43 @@ class RunnerConnection:
             self._sessions.add(session_id)
         return reply
 
-    async def _send(self, message: ToRunner) -> None:
-        """Send one message at a time. A runner that does not read within the idle timeout is disconnected."""
+    async def report_claim(self, host: str) -> None:
+        """Tell the runner that another one with its identity was refused."""
+        if self.ready and self.protocol >= 3:
+            await self._send(IdentityClaimed(host=host))
+
+    async def _reply(self, id: int, call: _PendingCall, timeout: float) -> Reply:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout(timeout):
+                    return await call.result
+            except TimeoutError:
+                awaited = id if call.reply is None else None
+                if not self._transport.is_arriving(awaited, loop.time() - self._idle_timeout):
+                    raise Unavailable(
+                        f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
+                    ) from None
+            if not self.ready:
+                raise MachineOffline
+            call.result = loop.create_future()  # the timeout has cancelled the other one
+            self._complete(call)
+
+    async def _send_in_order(self, call: Call) -> None:
+        """Send a person's message after the earlier ones of the session: a short one would overtake a long one."""
+        order = self._orders.setdefault(call.session, _Order(asyncio.Lock()))
+        order.users += 1
         try:
-            async with self._send_lock, asyncio.timeout(self._idle_timeout):
-                await self._transport.send(message)
-        except TimeoutError:
-            await self._transport.close()
-            raise LinkClosed("the runner does not read") from None
+            async with order.lock:
+                await self._send(call)
+        finally:
+            order.users -= 1
+            if not order.users:
+                del self._orders[call.session]
+
+    async def _send(self, message: ToRunner) -> None:
+        """Send a message. A runner that reads nothing within the idle timeout is disconnected, see `run`."""
+        await self._transport.send(message)
 
     # Runner to hub.
 
@@ -195,8 +270,35 @@ class RunnerConnection:
                         self._complete(call)
                 case Ping():
                     await self._send(Pong())
+                    await self._record_problem(message.problem)
+                case Goodbye():
+                    self.released = True
+                    raise LinkClosed("the runner has ended")
+                case UnknownMessage() | Unsupported():
+                    await self._handle_unknown(message)
                 case Hello() | Proof():
                     raise LinkClosed("the runner began a second handshake")
+
+    async def _record_problem(self, problem: str) -> None:
+        """Show what the runner says keeps it from working, when that changes."""
+        if problem == self._problem:
+            return
+        self._problem = problem
+        text = clean_line(problem, _MAX_PROBLEM)
+        _logger.warning("machine %s: %s", self._machine_id, text or "it works again")
+        try:
+            await self._store.set_machine_problem(self._namespace, self._machine_id, text or None)
+        except FarsteerError as error:
+            _logger.warning("machine %s: its problem was not stored: %s", self._machine_id, error)
+
+    async def _handle_unknown(self, message: UnknownMessage | Unsupported) -> None:
+        """One end is newer than the other. The link goes on without what only one of them knows."""
+        if not self._has_unknown:
+            self._has_unknown = True
+            who = "the hub" if isinstance(message, UnknownMessage) else "the runner"
+            _logger.warning("machine %s: %s does not know message %r", self._machine_id, who, message.kind)
+        if isinstance(message, UnknownMessage) and self.protocol >= 3:
+            await self._send(Unsupported(kind=message.kind))
 
     async def _store_events(self, message: Events) -> None:
         """Hand a batch to the store. Waits while too much is uncommitted, which stops reading from the runner."""

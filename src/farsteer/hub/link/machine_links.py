@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+from contextlib import suppress
 from typing import Protocol
 
-from farsteer.core.capabilities import MachineInfo
 from farsteer.core.commands import Command, Create, Delete, Rewind
-from farsteer.core.errors import FarsteerError, MachineOffline
+from farsteer.core.errors import IdentityInUse, MachineOffline
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.rules.lease import LeaseClaim
 from farsteer.hub.store.base import ConnectedMachine, Store
 from farsteer.hub.tasks import BackgroundTasks
-from farsteer.link.messages import Reply
-
-_logger = logging.getLogger(__name__)
+from farsteer.link.messages import RECOVERY_PROTOCOL, Hello, Reply
+from farsteer.link.transport import LinkClosed
 
 CALL_SECONDS = 30.0
 CREATE_SECONDS = 120.0
@@ -25,10 +24,16 @@ class MachineLink(Protocol):
 
     id: int
     """Unique among all links there ever were."""
+    protocol: int
+    """The link protocol that both ends speak."""
     ready: bool
     """Whether the runner accepts calls."""
+    released: bool
+    """Whether the runner has said that it ends."""
 
     async def call(self, session_id: str, command: Command, timeout: float) -> Reply: ...
+
+    async def report_claim(self, host: str) -> None: ...
 
     async def close(self, reason: str) -> None: ...
 
@@ -54,6 +59,11 @@ class MachineLinks:
         link = self._links.get((namespace, machine_id))
         return link.id if link is not None and link.ready else None
 
+    def speaks(self, namespace: str, machine_id: str, protocol: int) -> bool:
+        """Return whether this machine accepts calls and knows the commands of this link protocol."""
+        link = self._links.get((namespace, machine_id))
+        return link is not None and link.ready and link.protocol >= protocol
+
     def count(self, namespace: str) -> int:
         """Return the number of machines of a namespace that are connected."""
         return sum(owner == namespace for owner, _ in self._links)
@@ -75,35 +85,59 @@ class MachineLinks:
 
     def delete_session(self, namespace: str, machine_id: str, session_id: str) -> None:
         """Have the runner delete a session, in the background. A runner that is offline is told when it connects."""
-        work = self._delete_session(namespace, machine_id, session_id)
-        self._tasks.spawn(work, f"deletion of session {session_id} on its machine")
+        link_id = self.current_link_id(namespace, machine_id)
 
-    async def _delete_session(self, namespace: str, machine_id: str, session_id: str) -> None:
-        try:
+        async def delete() -> None:
             await self.call(namespace, machine_id, session_id, Delete())
-        except FarsteerError as error:
-            _logger.info("session %s: the runner has not deleted it yet: %s", session_id, error.message)
+
+        self._tasks.spawn_until_done(
+            delete,
+            f"deletion of session {session_id} on its machine",
+            needed=lambda: self.current_link_id(namespace, machine_id) == link_id is not None,
+        )
 
     async def connect(
-        self, link: MachineLink, namespace: str, machine: MachineInfo, sessions: dict[str, int]
+        self, link: MachineLink, namespace: str, hello: Hello, claim: LeaseClaim
     ) -> ConnectedMachine:
         """Make `link` the machine's link and close its previous one. The machine has proved who it is.
 
-        Raises NotFound if it was removed meanwhile.
+        Raises NotFound if it was removed meanwhile, and IdentityInUse if another runner has its lease; that one is
+        told about it.
         """
+        machine = hello.machine
         key = (namespace, machine.id)
+        held = hello.held if link.protocol >= RECOVERY_PROTOCOL else None
+        try:
+            connected = await self._store.connect_machine(
+                namespace,
+                machine,
+                hello.sessions,
+                held,
+                link_id=link.id,
+                claim=claim,
+                confirmed=hello.confirmed,
+            )
+        except IdentityInUse as refused:
+            holder = self._links.get(key)
+            if refused.is_new and holder is not None:
+                self._tasks.spawn(_report_claim(holder, claim.host), f"report to machine {machine.id}")
+            raise
         previous = self._links.get(key)
         self._links[key] = link
         self._metrics.links = len(self._links)
         if previous is not None:
             await previous.close("the machine has a newer connection")
-        return await self._store.connect_machine(namespace, machine, sessions, link_id=link.id)
+        return connected
 
     async def disconnect(self, link: MachineLink, namespace: str, machine_id: str) -> None:
-        """Forget `link`, which has ended. Does nothing if the machine has a newer link."""
+        """Forget `link`, which has ended. Does nothing if the machine has a newer link. Idempotent."""
         key = (namespace, machine_id)
-        if self._links.get(key) is not link:
-            return
-        del self._links[key]
-        self._metrics.links = len(self._links)
-        await self._store.disconnect_machine(namespace, machine_id, link_id=link.id)
+        if self._links.get(key) is link:
+            del self._links[key]
+            self._metrics.links = len(self._links)
+        await self._store.disconnect_machine(namespace, machine_id, link_id=link.id, released=link.released)
+
+
+async def _report_claim(holder: MachineLink, host: str) -> None:
+    with suppress(LinkClosed):
+        await holder.report_claim(host)

@@ -6,7 +6,7 @@ ids of conversations) are only cut where they are absurdly long.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -14,8 +14,10 @@ from msgspec.structs import replace
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import AgentError, ErrorCode, ErrorRecord
 from farsteer.core.events import SlashCommand
+from farsteer.core.foreign import HeldSession
 from farsteer.core.ids import is_uuid
-from farsteer.core.session import SessionState, StoredConversation, Worktree
+from farsteer.core.queue import MAX_QUEUED
+from farsteer.core.session import SessionState, StoredConversation, Worktree, bounded
 from farsteer.core.text import clean, clean_line
 from farsteer.core.wire import encode
 from farsteer.link.messages import LogLine, Reply
@@ -72,6 +74,15 @@ def _bounded_agent(agent: AgentInfo) -> AgentInfo:
 def bounded_sessions(sessions: Mapping[str, int]) -> dict[str, int]:
     """Return the sessions that a machine names, without what cannot be one."""
     return {id: seq for id, seq in sessions.items() if is_uuid(id) and seq >= 0}
+
+
+def bounded_held(held: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the items that a machine names, without what cannot be one."""
+    return {
+        session: [id for id in items[:MAX_QUEUED] if len(id) <= _NAME]
+        for session, items in held.items()
+        if is_uuid(session)
+    }
 
 
 def bounded_state(state: SessionState) -> SessionState:
@@ -191,6 +202,33 @@ def bounded_conversations(result: object, limit: int) -> list[StoredConversation
         for one in found[:limit]
         if len(one.native_id) <= _PATH and len(one.directory) <= _PATH
     ]
+
+
+def bounded_held_sessions(result: object, machine_id: str, asked: Collection[str]) -> list[HeldSession]:
+    """Return the sessions that a machine described, of those it was asked for. Raises AgentError as above."""
+    try:
+        found = msgspec.convert(result, list[HeldSession])
+    except msgspec.ValidationError as error:
+        raise invalid_answer(str(error)) from None
+    sessions = {held.state.id: held for held in found if held.state.id in asked}
+    return [_bounded_held(held, machine_id) for held in sessions.values()]
+
+
+def _bounded_held(held: HeldSession, machine_id: str) -> HeldSession:
+    spec = replace(
+        held.spec.without_secrets,
+        id=held.state.id,
+        machine_id=machine_id,
+        agent=_optional_line(held.spec.agent, _NAME),
+        title=_optional_line(held.spec.title, _NAME),
+        source=clean_line(held.spec.source, _NAME),
+        directory=held.spec.directory[:_PATH],
+    )
+    if _is_large(spec):
+        raise invalid_answer(f"session {spec.id} is too large")
+    if not 0 <= held.confirmed <= held.state.seq < 2**53:
+        raise invalid_answer(f"the numbers of session {spec.id} make no sense")
+    return replace(held, spec=spec, state=bounded_state(bounded(held.state)))
 
 
 def invalid_answer(reason: str) -> AgentError:

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from farsteer.core.errors import Conflict, ErrorCode, RateLimited, TooLarge
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import CompactItem, Delivery, ItemState, Queue, QueueItem
+from farsteer.core.queue import CompactItem, Delivery, ItemState, Queue, QueueItem, too_late
 from farsteer.core.wire import WireStruct
 
 NOT_CLAIMED = 0
+RELEASED = -1
+"""Claimed before, and to be claimed again by any link: an offer of it failed, so that the runner may have it or not."""
 
 
 class QueueLimits(Struct, frozen=True):
@@ -107,7 +109,7 @@ def cancel_item(stored: StoredItem) -> ItemAction:
     if state is ItemState.CANCELLED:
         return ItemAction.NOTHING
     if state.final:
-        raise _too_late(state)
+        raise too_late(state)
     if state is not ItemState.ACCEPTED or stored.claimed_by != NOT_CLAIMED:
         return ItemAction.ASK_RUNNER
     return ItemAction.CHANGE
@@ -117,7 +119,7 @@ def prioritize_item(stored: StoredItem, *, ignore_claim: bool) -> ItemAction:
     """Decide about a request to send an item first. Raises Conflict if the agent has it or it has an outcome."""
     state = stored.item.state
     if state.final or state is ItemState.HANDED_OVER:
-        raise _too_late(state)
+        raise too_late(state)
     claimed = stored.claimed_by != NOT_CLAIMED and not ignore_claim
     if state is not ItemState.ACCEPTED or claimed:
         return ItemAction.ASK_RUNNER
@@ -161,6 +163,8 @@ def queue_changes(old: Queue, new: Queue) -> list[QueueChange]:
     A client that takes each of them out of the queue it knows, and then inserts those with a position there in this
     order, has the new queue.
     """
+    if len(new) == len(old) + 1 and new[:-1] == old:
+        return [QueueChange(new[-1].id, new[-1].state, len(old))]
     before = {ref.id: ref for ref in old}
     after = {ref.id for ref in new}
     moved = _moved([ref.id for ref in old if ref.id in after], [ref.id for ref in new if ref.id in before])
@@ -184,9 +188,3 @@ def _moved(old: list[str], new: list[str]) -> set[str]:
         else:
             moved.add(id)
     return moved
-
-
-def _too_late(state: ItemState) -> Conflict:
-    return Conflict(
-        f"this message is already {state.value}", code=ErrorCode.NOT_CANCELLABLE, state=state.value
-    )

@@ -24,13 +24,15 @@ from farsteer.core.wire import decode, encode
 from farsteer.hub.auth.caller import Caller
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.services.messages import MessageDelivery
+from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.store.base import Store, StoredResponse
 from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import LogLine, Reply
 
 DEFAULT_SOURCE = "external-api"
 _MAX_KEY_LENGTH = 255
+_UNDO_SECONDS = 5.0
+"""How long a failed creation waits until nothing is left of it. If the database fails, that takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +210,10 @@ class SessionCreator:
             await self._store.finish_session(spec.id, reply.state, first_message=item, response=response)
         except BaseException:
             refused = reply is not None and reply.error is not None
-            undo = self._undo(namespace, spec, on_machine=not refused)
-            await asyncio.shield(self._tasks.spawn(undo, "cleanup of a failed creation"))
+            undo = self._tasks.spawn_until_done(
+                lambda: self._undo(namespace, spec, on_machine=not refused), "cleanup of a failed creation"
+            )
+            await asyncio.wait([undo], timeout=_UNDO_SECONDS)
             raise
         if item is not None:
             self._delivery.start(namespace, spec.machine_id, spec.id)

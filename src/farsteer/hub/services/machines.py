@@ -42,6 +42,12 @@ class Machines:
         await self._store.remove_machine(caller.namespace, machine_id)
         return Done()
 
+    async def release(self, caller: Caller, machine_id: str) -> Done:
+        """Let another runner with the machine's identity act as it. Raises Conflict if the machine is connected."""
+        caller.require(Scope.ADMIN)
+        await self._store.release_machine(caller.namespace, machine_id)
+        return Done()
+
     async def agents(self, caller: Caller) -> AgentsResponse:
         """Return each agent once, with the active machines that know it. Available agents come first."""
         caller.require(Scope.READ)

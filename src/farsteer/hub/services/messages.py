@@ -1,10 +1,9 @@
-"""Messages of a session: reading its log, sending messages, and delivering them to the runner."""
+"""Messages of a session: reading its log, sending messages, and changing those that wait."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 from contextlib import nullcontext, suppress
 
 from farsteer.core import commands
@@ -19,102 +18,33 @@ from farsteer.core.api import (
     SendMessage,
 )
 from farsteer.core.clock import now_ms
-from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, NotCapable, NotFound
+from farsteer.core.errors import BadRequest, Conflict, FarsteerError, NotCapable, NotFound
 from farsteer.core.ids import new_id
-from farsteer.core.queue import Attachment, Delivery, QueueItem
+from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
 from farsteer.core.wire import encode
 from farsteer.hub.auth.caller import Caller, Scope
-from farsteer.hub.link.machine_links import MachineLinks
+from farsteer.hub.link.machine_links import CALL_SECONDS, MachineLinks
 from farsteer.hub.metrics import Metrics
+from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.services.machines import Machines
-from farsteer.hub.store.base import Store
-from farsteer.hub.tasks import BackgroundTasks
-
-_logger = logging.getLogger(__name__)
+from farsteer.hub.services.outcomes import OutcomeReports
+from farsteer.hub.store.base import AcceptedItem, Store
 
 MAX_MESSAGES = 200
 _DECODED_CHARS = 1024 * 1024
 """How much base64 is decoded at a time: a multiple of four."""
 
-_RETRIED_ERRORS = frozenset(
-    {ErrorCode.MACHINE_OFFLINE, ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT, ErrorCode.CONFLICT}
-)
-"""Errors that do not concern the message itself: it stays accepted and is delivered over the next link."""
-
-
-class MessageDelivery:
-    """Delivers accepted messages to their runners: in order within a session, once per link, again on the next link.
-
-    The messages are in the store, so nothing here survives the process. A runner recognises a message by its id and
-    confirms it with an event. Until then the message stays accepted and is claimed again for the machine's next link.
-
-    The order within a session holds because one task of this process delivers it. With several hubs, the hub that
-    holds the machine's link would have to run that task, and the others would ask it to (see `MachineLinks`).
-    """
-
-    def __init__(self, store: Store, links: MachineLinks, tasks: BackgroundTasks) -> None:
-        self._store = store
-        self._links = links
-        self._tasks = tasks
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._requested: set[str] = set()
-        """Sessions for which delivery was requested while it was running."""
-
-    def start(self, namespace: str, machine_id: str, session_id: str) -> None:
-        """Deliver the accepted messages of a session in the background."""
-        if session_id in self._running:
-            self._requested.add(session_id)
-            return
-        work = self._run(namespace, machine_id, session_id)
-        self._running[session_id] = self._tasks.spawn(work, f"delivery to session {session_id}")
-
-    async def start_all(self, namespace: str, machine_id: str) -> None:
-        """Deliver what a machine that has just connected has not confirmed."""
-        for session_id in await self._store.list_sessions_with_accepted_items(namespace, machine_id):
-            self.start(namespace, machine_id, session_id)
-
-    async def deliver(
-        self, namespace: str, machine_id: str, session_id: str, timeout: float | None = None
-    ) -> None:
-        """Deliver the accepted messages of a session and wait until the runner has answered all, or for `timeout`."""
-        self.start(namespace, machine_id, session_id)
-        await asyncio.wait([self._running[session_id]], timeout=timeout)
-
-    async def _run(self, namespace: str, machine_id: str, session_id: str) -> None:
-        try:
-            while True:
-                self._requested.discard(session_id)
-                await self._deliver_accepted(namespace, machine_id, session_id)
-                if session_id not in self._requested:
-                    return
-        finally:
-            del self._running[session_id]
-
-    async def _deliver_accepted(self, namespace: str, machine_id: str, session_id: str) -> None:
-        link_id = self._links.current_link_id(namespace, machine_id)
-        if link_id is None:
-            return
-        for item in await self._store.claim_items(session_id, link_id):
-            try:
-                await self._links.call(namespace, machine_id, session_id, commands.Send(item=item))
-            except FarsteerError as error:
-                if error.code not in _RETRIED_ERRORS:
-                    await self._store.fail_item(session_id, item.id, error.message)
-                    continue
-                _logger.info("session %s: a message was not delivered yet: %s", session_id, error.message)
-                # After a timeout the runner still has the call, so the next message may follow it.
-                if error.code is not ErrorCode.TIMEOUT:
-                    return
-
 
 class Messages:
     def __init__(
-        self, store: Store, machines: Machines, links: MachineLinks, delivery: MessageDelivery, metrics: Metrics
+        self, store: Store, machines: Machines, links: MachineLinks, delivery: MessageDelivery,
+        outcomes: OutcomeReports, metrics: Metrics,
     ) -> None:  # fmt: skip
         self._store = store
         self._machines = machines
         self._links = links
         self._delivery = delivery
+        self._outcomes = outcomes
         self._metrics = metrics
 
     async def list(
@@ -168,16 +98,28 @@ class Messages:
             identity=caller.identity,
             delivery=request.delivery,
         )
-        accepted = await self._store.accept_item(caller.namespace, session_id, item)
+        accepted = await self._accept(caller.namespace, session_id, item)
         if not accepted.repeated:
             self._metrics.messages_accepted += 1
-            self._delivery.start(caller.namespace, accepted.machine_id, session_id)
+            self._delivery.offer(caller.namespace, session_id, accepted, item)
+        elif accepted.item.state is ItemState.ACCEPTED:
+            self._delivery.start(caller.namespace, accepted.machine_id, session_id, again=True)
         return MessageAccepted(
             id=accepted.item.id,
             local_id=accepted.item.local_id,
             state=accepted.item.state,
             position=accepted.position,
         )
+
+    async def _accept(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
+        claim = self._delivery.claim_for(namespace, session_id)
+        try:
+            return await self._store.accept_item(namespace, session_id, item, claim)
+        except BaseException as error:
+            # A failed write, or a sender that has gone: it may be stored all the same.
+            if not isinstance(error, FarsteerError) or error.status >= 500:
+                self._delivery.check(namespace, session_id)
+            raise
 
     async def queue(self, caller: Caller, session_id: str) -> QueueResponse:
         """Return the messages that the agent does not have yet."""
@@ -187,13 +129,28 @@ class Messages:
     async def cancel(self, caller: Caller, session_id: str, item_id: str) -> Done:
         """Cancel a waiting message. If the runner may have it, the runner cancels it.
 
-        Raises NotFound, Conflict if the agent has it or it has an outcome, and MachineOffline.
+        Raises NotFound, Conflict if the agent has it or it has another outcome, and MachineOffline.
         """
         caller.require(Scope.WRITE)
-        if not await self._store.cancel_item(caller.namespace, session_id, item_id):
-            row = await self._store.get_session(caller.namespace, session_id)
-            command = commands.Cancel(item_id=item_id)
-            await self._links.call(caller.namespace, row.machine_id, session_id, command)
+        namespace, command = caller.namespace, commands.Cancel(item_id=item_id)
+        is_cancelled = await self._store.cancel_item(namespace, session_id, item_id)
+        row = await self._store.get_session(namespace, session_id)
+        if is_cancelled:
+            self._outcomes.start(namespace, row.machine_id)
+            return Done()
+        address = (namespace, row.machine_id, session_id)
+        try:
+            reply = await self._links.call(*address, command)
+        except NotFound:
+            # A runner of an earlier version does not know it: it is on its way there, or it has an outcome by now.
+            await self._delivery.deliver(*address, CALL_SECONDS)
+            if not await self._store.cancel_item(namespace, session_id, item_id):
+                await self._links.call(*address, command)
+        except Conflict as error:
+            await self._outcomes.record(*address, item_id, {"outcome": error.details.get("state")})
+            raise
+        else:
+            await self._outcomes.record(*address, item_id, reply.result)
         return Done()
 
     async def send_now(self, caller: Caller, session_id: str, item_id: str) -> Done:
@@ -210,7 +167,7 @@ class Messages:
         except NotFound:
             # It was claimed and the runner does not have it: the call is under way, or the link broke.
             prioritized = await self._store.prioritize_item(namespace, session_id, item_id, ignore_claim=True)
-            await self._delivery.deliver(*address)
+            await self._delivery.deliver(*address, CALL_SECONDS)
             with nullcontext() if prioritized.claimed else suppress(NotFound, Conflict):
                 await self._links.call(*address, command)
         return Done()

@@ -12,7 +12,7 @@ from farsteer.hub.auth.caller import MCP_SERVERS, Caller, Scope
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.rules.view import session_view
 from farsteer.hub.services.creation import CreationResult, SessionCreator
-from farsteer.hub.services.messages import MessageDelivery
+from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.store.base import SessionFilter, Store
 
 MAX_SESSIONS = 200

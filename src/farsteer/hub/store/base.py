@@ -30,25 +30,31 @@ from msgspec import Struct
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
 from farsteer.core.capabilities import MachineInfo
+from farsteer.core.errors import FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.core.identity import Identity
 from farsteer.core.queue import QueueItem
+from farsteer.core.retention import SessionRemoval
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.rules.fork import CopyProgress
+from farsteer.hub.rules.lease import PROTOCOL_2, LeaseClaim
 from farsteer.hub.rules.log import AppendResult, AppendStatus
 from farsteer.hub.rules.quota import NamespaceTotals
 from farsteer.hub.rules.rewind import RewindPoint, RewindResult
 from farsteer.hub.rules.session import ConnectedMachine
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.rules.visibility import SeqRange
+from farsteer.hub.store.foreign import ForeignSessionStore
+from farsteer.hub.store.recovery import KnownSessions, RecoveryStore, UnloggedOutcome
 from farsteer.link.messages import EncodedEntry
 
 # Everything a caller or an implementation needs; what the rules return is defined with the rules.
 __all__ = [
     "AcceptedItem", "AppendResult", "AppendStatus", "ConnectedMachine", "CopyProgress", "FeedBounds", "FeedPage",
-    "LogPage", "PrioritizedItem", "Resolution", "RewindPoint", "RewindResult", "SeqRange", "SessionFilter",
-    "SessionRow", "Store", "StoredResponse", "TokenRow", "UsageFilter",
+    "KnownSessions", "LogPage", "PrioritizedItem", "Resolution", "RetainedSession", "RewindPoint", "RewindResult",
+    "SeqRange", "SessionFilter", "SessionRow", "Store", "StoredBytes", "StoredResponse", "TokenRow", "UnloggedOutcome",
+    "UsageFilter",
 ]  # fmt: skip
 
 
@@ -86,6 +92,15 @@ class AcceptedItem(Struct, frozen=True):
     repeated: bool
     """An item with the same local id was accepted before; `item` is that one."""
     machine_id: str
+    claimed_by: int | None = None
+    """The link for which it was claimed as it was accepted, or None."""
+
+
+class Claim(Struct, frozen=True):
+    """The link on which messages of a machine's sessions can be sent."""
+
+    machine_id: str
+    link_id: int
 
 
 class PrioritizedItem(Struct, frozen=True):
@@ -138,13 +153,43 @@ class UsageFilter(Struct, frozen=True):
     session_id: str | None = None
 
 
-class Store(Protocol):
+class RetainedSession(Struct, frozen=True):
+    """A session as the retention rules look at it."""
+
+    id: str
+    seq: int
+    """Its last entry."""
+    updated_at: int
+    busy: bool
+    """It works, starts, has messages that wait or asks somebody something."""
+
+
+class StoredBytes(Struct, frozen=True):
+    bytes: int
+    """On the disk."""
+    free_bytes: int
+    """Of those, what nothing uses."""
+    compacting: bool
+    """What was deleted is being taken out of the files."""
+    needs_rewrite: bool
+    """It cannot give back space before it was rewritten."""
+
+
+class Store(ForeignSessionStore, RecoveryStore, Protocol):
     @property
     def epoch(self) -> str:
-        """Identifies this store in cursors, see `feed.cursor_text`."""
+        """Identifies the history that cursors belong to, see `feed.cursor_text`.
+
+        A store that was set back to an earlier state has a new one (`Feed.on_new_epoch`), which is committed before
+        anything is published under it.
+        """
         ...
 
     async def close(self) -> None: ...
+
+    async def failure(self) -> FarsteerError:
+        """Wait until nothing can be stored any more for good, and return why."""
+        ...
 
     # -- feed
 
@@ -276,6 +321,35 @@ class Store(Protocol):
         """
         ...
 
+    # -- size
+
+    async def list_namespaces(self) -> list[str]:
+        """Return the namespaces that have sessions."""
+        ...
+
+    async def list_retained(self, namespace: str) -> list[RetainedSession]:
+        """Return all sessions of a namespace, those in creation excluded."""
+        ...
+
+    async def measure_session(self, session_id: str) -> int:
+        """Return the bytes of a session's log."""
+        ...
+
+    async def remove_unused(self, removal: SessionRemoval) -> str | None:
+        """Delete a session as `delete_session` does, if it has not been used since and is not busy.
+
+        Returns its machine, or None if the session stays. `session-removed` carries the reason.
+        """
+        ...
+
+    async def measure(self) -> StoredBytes: ...
+
+    async def compact(self) -> None:
+        """Give back all free space, in the background."""
+        ...
+
+    # -- approvals and requests
+
     async def find_resolution(
         self, namespace: str, session_id: str, approval_id: str
     ) -> Resolution | None: ...
@@ -294,8 +368,12 @@ class Store(Protocol):
 
     # -- queue items
 
-    async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
+    async def accept_item(
+        self, namespace: str, session_id: str, item: QueueItem, claim: Claim | None = None
+    ) -> AcceptedItem:
         """Store a message. Idempotent by its local id.
+
+        With `claim` it is claimed for that link at once, unless an accepted item waits that this link has not claimed.
 
         Raises TooLarge, Conflict and RateLimited by the limits that the store was opened with (`rules.check_room`).
         """
@@ -305,10 +383,13 @@ class Store(Protocol):
         """Return the whole messages that wait, without the data of their attachments."""
         ...
 
-    async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:
+    async def claim_items(
+        self, session_id: str, link_id: int, *, again: bool = False, limit: int | None = None
+    ) -> list[QueueItem]:
         """Return the accepted items to send on this link, complete and in order, each once per link.
 
-        From now on the runner may have them.
+        From now on the runner may have them. At most `limit` are returned, and fewer if they are large, so that the
+        next call may return more. With `again`, those that were claimed before count as not claimed.
         """
         ...
 
@@ -319,7 +400,8 @@ class Store(Protocol):
     async def cancel_item(self, namespace: str, session_id: str, item_id: str) -> bool:
         """Cancel an item that was never claimed. Return False if the runner must be asked instead.
 
-        Raises NotFound, or Conflict if it has another outcome.
+        That includes an item that only the runner has, because the store was set back. Raises NotFound, or Conflict if
+        it has another outcome.
         """
         ...
 
@@ -350,16 +432,43 @@ class Store(Protocol):
         ...
 
     async def connect_machine(
-        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
+        self,
+        namespace: str,
+        machine: MachineInfo,
+        sessions: Mapping[str, int],
+        held: Mapping[str, Collection[str]] | None = None,
+        *,
+        link_id: int,
+        claim: LeaseClaim = PROTOCOL_2,
+        confirmed: Mapping[str, int] = ...,
     ) -> ConnectedMachine:
         """Make `link_id` the machine's link; `sessions` are its own, with the last entry of each.
 
-        The caller has verified that the runner holds the machine's key. Raises NotFound if it is not enrolled.
+        `held` are the items that the runner has, by session; None if it does not say (protocol 2).
+
+        `confirmed` has the last entry of each that a hub has confirmed. If the store has less, it was set back: a new
+        epoch begins, at most once while the store is open.
+
+        The caller has verified that the runner holds the machine's key. Raises NotFound if it is not enrolled, and
+        IdentityInUse if another runner has the machine's lease (`rules.decide_lease`). That is noted and published.
         """
         ...
 
-    async def disconnect_machine(self, namespace: str, machine_id: str, *, link_id: int) -> None:
-        """Mark the machine as inactive. Does nothing if it has connected again by another link."""
+    async def disconnect_machine(
+        self, namespace: str, machine_id: str, *, link_id: int, released: bool = False
+    ) -> None:
+        """Mark the machine as inactive. `released`: its runner has ended in order and gives the lease back.
+
+        Does nothing if it has connected again by another link.
+        """
+        ...
+
+    async def release_machine(self, namespace: str, machine_id: str) -> None:
+        """Take the lease of a machine's runner back, which is gone for good. Raises Conflict if it is connected."""
+        ...
+
+    async def set_machine_problem(self, namespace: str, machine_id: str, problem: str | None) -> None:
+        """Store what keeps a machine from working. Its next connection begins without one."""
         ...
 
     async def list_machines(self, namespace: str) -> list[MachineView]:

@@ -15,9 +15,9 @@ from typing import Any
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer, granted_mode
-from farsteer.core.errors import Conflict, FarsteerError, Internal
+from farsteer.core.errors import Conflict, FarsteerError, Internal, Unavailable
 from farsteer.core.events import SessionStatus, TurnEndReason
-from farsteer.core.queue import ItemState, next_item
+from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.session.agent_calls import AgentCalls, PromptDelivery
 from farsteer.runner.session.approvals import OpenApprovals
@@ -32,12 +32,14 @@ from farsteer.runner.session.mailbox import (
     LaunchFailed,
     LaunchStarted,
     LaunchStopped,
+    LeaseGranted,
     Mail,
     Mailbox,
     PrewarmDue,
     PrewarmExpired,
     Shutdown,
     SilenceCheckDue,
+    resolve,
 )
 from farsteer.runner.session.mode_guard import ModeGuard
 from farsteer.runner.session.output import OutputHandler
@@ -51,6 +53,7 @@ _logger = logging.getLogger(__name__)
 class SessionActor:
     def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
         self.spec = spec
+        self._lease = context.lease
         self._log = log
         mailbox = self._mailbox = Mailbox()
         timers = self._timers = Timers(mailbox)
@@ -74,9 +77,17 @@ class SessionActor:
         """`run_in_background` has been called."""
         return self._task is not None
 
-    def catch_up(self, acked: int) -> None:
-        """Continue the log after `acked`, the last entry that the hub holds. Only before the actor runs."""
-        self._log.catch_up(acked)
+    @property
+    def log(self) -> SessionLog:
+        """Only for what is done before the actor runs, and to look at."""
+        return self._log
+
+    def settle(self, command: commands.Settle) -> None:
+        """Execute the command, before anything else if the actor does not run yet. Returns at once."""
+        if self._task is None:
+            self._delivery.settle(command)
+        else:
+            self._mailbox.post(CommandRequest(command, asyncio.get_running_loop().create_future()))
 
     async def import_history(self, history: Sequence[ev.SessionEvent]) -> None:
         """Begin the log with these events. Only before the actor runs."""
@@ -103,6 +114,10 @@ class SessionActor:
         self._mailbox.post(Shutdown(reason))
         await self._task
 
+    def resume_work(self) -> None:
+        """Go on with what waited while the runner did not have its lease."""
+        self._mailbox.post(LeaseGranted())
+
     # -- the loop
 
     async def _run(self) -> None:
@@ -124,9 +139,16 @@ class SessionActor:
             await work
             await self._advance()
             await self._log.flush()
-        except Exception:
-            _logger.exception("session %s: a step failed", self.spec.id)
-            await self._log.flush()
+        except Exception as error:
+            if isinstance(error, Unavailable):
+                _logger.error("session %s: %s", self.spec.id, error)
+            else:
+                _logger.exception("session %s: a step failed", self.spec.id)
+            try:
+                await self._log.flush()
+            except Exception:
+                # The next step commits it.
+                _logger.exception("session %s: what a failed step did could not be committed", self.spec.id)
 
     async def _recover(self) -> None:
         """Close what the previous runner process left open. Nothing is repeated."""
@@ -158,10 +180,12 @@ class SessionActor:
             case SilenceCheckDue():
                 self._check_silence(mail.turn_id)
             case PrewarmDue():
-                if not self._closing and self._rewinds.current is None:
+                if not self._closing and self._rewinds.current is None and self._lease.may_start:
                     await self._launcher.prewarm_or_restart()
             case PrewarmExpired():
                 self._launcher.stop_unused(mail.generation)
+            case LeaseGranted():
+                pass  # `_advance` goes on.
             case Shutdown():
                 self._closing = True
                 self._launcher.stop(mail.reason)
@@ -190,11 +214,13 @@ class SessionActor:
             case commands.Resume():
                 return await self._resume(done)
             case commands.Send():
-                await self._delivery.send(command.item)
+                return _tell(done, await self._delivery.send(command.item))
             case commands.SendNow():
                 await self._delivery.send_now(command.item_id)
             case commands.Cancel():
-                self._delivery.cancel(command.item_id)
+                return _tell(done, self._delivery.cancel(command.item_id))
+            case commands.Settle():
+                self._delivery.settle(command)
             case commands.Abort():
                 await self._delivery.abort()
             case commands.Stop():
@@ -213,8 +239,8 @@ class SessionActor:
             case commands.Delete():
                 self._closing = True
                 return self._launcher.stop_and_notify("the session was deleted", done)
-            case commands.ListConversations():
-                raise Internal("ListConversations is a command to the machine, not to a session")
+            case commands.ListConversations() | commands.DescribeSessions() | commands.Adopt():
+                raise Internal(f"{type(command).__name__} is a command to the machine, not to a session")
         return False
 
     async def _advance(self) -> None:
@@ -223,14 +249,17 @@ class SessionActor:
             return
         if self._modes.must_restore:
             await self._restore_mode()
+        if not self._lease.may_start:
+            return
         if self._rewinds.current is not None:
             await self._rewinds.advance(self._rewinds.current)
-        while self._rewinds.current is None and self.state.turn_id is None:
-            item = next_item(self.state.queue)
-            if item is None:
-                if self._launcher.is_requested:
-                    await self._launcher.ensure_process()
-                self._launcher.schedule_restart()
+        while self._rewinds.current is None:
+            item_id = self._delivery.next_item_id
+            if item_id is None:
+                if self.state.turn_id is None:
+                    if self._launcher.is_requested:
+                        await self._launcher.ensure_process()
+                    self._launcher.schedule_restart()
                 return
             if self._launcher.is_outdated:
                 self._launcher.restart()
@@ -244,7 +273,7 @@ class SessionActor:
             if launch is None:
                 return
             self._modes.start_turn()
-            await self._delivery.deliver(item.id, launch)
+            await self._delivery.deliver(item_id, launch)
 
     # -- the process
 
@@ -344,3 +373,10 @@ class SessionActor:
         if not is_live:
             reason = "the agent could not be put back into its permission mode while it runs"
             self._launcher.stop(reason, restart=True, turn_end=TurnEndReason.FAILED)
+
+
+def _tell(done: asyncio.Future[Any], outcome: ItemState | None) -> bool:
+    """Resolve a command with the outcome that its item has had. Returns False if it has had none."""
+    if outcome is not None:
+        resolve(done, None, commands.KnownOutcome(outcome))
+    return outcome is not None

@@ -15,7 +15,7 @@ from farsteer.core import events as ev
 from farsteer.core.errors import ErrorCode, FarsteerError, NotCapable, NotFound
 from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item, summarize
+from farsteer.core.queue import Delivery, ItemState, QueueItem, find_waiting, next_item, summarize, too_late
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.launcher import Launcher
 from farsteer.runner.session.log import SessionLog
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 _FATE_UNKNOWN = (ErrorCode.AGENT_DIED, ErrorCode.TIMEOUT)
 """Errors after which the agent may or may not have the message. Any other error is a certain refusal."""
+_MAX_NOT_TAKEN = 3
+"""How many processes may end before they take a message. An agent that always does so would be started for ever."""
+_CALL_AFTER_EXIT_SECONDS = 1.0
 _NOT_ACCEPTED = "the agent had not accepted it when the turn was to end"
 
 
@@ -58,12 +61,19 @@ class AgentCalls:
                         await asyncio.wait((calling, mail), return_when=asyncio.FIRST_COMPLETED)
                     finally:
                         mail.cancel()
+                    if not calling.done() and self._mailbox.next_is_exit:
+                        # The call ends too, and its end says more about what the agent has taken.
+                        await asyncio.wait((calling,), timeout=_CALL_AFTER_EXIT_SECONDS)
                     if calling.done():
                         break
                     self._launcher.receive(self._mailbox.next_agent_mail())
                     await self._log.flush()
         finally:
             calling.cancel()
+        if calling.done() and not calling.cancelled() and calling.exception() is not None:
+            # What the agent wrote before the call failed belongs to the turn that the failure may end.
+            while self._mailbox.has_agent_mail and not self._mailbox.next_is_exit:
+                self._launcher.receive(self._mailbox.next_agent_mail())
         return await calling
 
     async def hand_over(self, call: Coroutine[Any, Any, None]) -> None:
@@ -124,18 +134,32 @@ class PromptDelivery:
         self._timers = timers
         self._launcher = launcher
         self._calls = calls
+        self._not_taken_item = ""
+        self._not_taken = 0
+        """How many processes in a row ended before they took this message."""
 
     # -- the queue
 
-    async def send(self, item: QueueItem) -> None:
+    @property
+    def next_item_id(self) -> str | None:
+        """The message to deliver next: that of the running turn if no agent has taken it, else the first that waits."""
+        if self._log.state.turn_id is not None:
+            return self._turns.waiting_item
+        item = next_item(self._log.state.queue)
+        return None if item is None else item.id
+
+    async def send(self, item: QueueItem) -> ItemState | None:
         """Queue `item` unless it is known, then interrupt or steer the running turn if it asks for that.
 
-        Raises NotCapable if it is to be steered and the agent cannot do that.
+        Returns its outcome if it has one already. Raises NotCapable if the agent cannot be steered as it asks.
         """
+        if self._log.is_queued(item.id):
+            return None
+        known = self._log.find_outcome(item.id)
+        if known is not None:
+            return known.state
         if item.delivery is Delivery.STEER and not self._adapter.capabilities.steer:
             raise NotCapable("this agent accepts no message during a turn")
-        if self._log.is_known_item(item.id):
-            return
         self._log.enqueue(item)
         if item.delivery is Delivery.NOW:
             await self.interrupt()
@@ -144,10 +168,17 @@ class PromptDelivery:
             # It is not steered past messages that wait already.
             if launch is not None and first is not None and first.id == item.id:
                 await self._steer(item, launch)
+        return None
 
     async def send_now(self, item_id: str) -> None:
-        """Move a waiting item to the front and interrupt the running turn."""
+        """Move a waiting item to the front and interrupt the running turn. Raises NotFound or Conflict."""
+        if not self._log.is_queued(item_id):
+            known = self._log.find_outcome(item_id)
+            if known is not None:
+                raise too_late(known.state)
         find_waiting(self._log.state.queue, item_id)
+        if item_id == self._turns.waiting_item:
+            return
         message = await self._log.read_message(item_id)
         if message is None:
             raise NotFound("no such message in the queue")
@@ -155,10 +186,48 @@ class PromptDelivery:
         self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, item=item, reason="send now"))
         await self.interrupt()
 
-    def cancel(self, item_id: str) -> None:
-        """Cancel a waiting item. Raises Conflict if it has been handed over."""
-        item = find_waiting(self._log.state.queue, item_id)
-        self._turns.set_outcome(item.id, ItemState.CANCELLED, "cancelled by the sender")
+    def cancel(self, item_id: str) -> ItemState | None:
+        """Cancel an item. One that has not arrived yet will be known as cancelled when it does.
+
+        Returns its outcome if it was cancelled already. Raises Conflict if it has been handed over or has another one.
+        """
+        reason = "cancelled by the sender"
+        if self._log.is_queued(item_id):
+            item = find_waiting(self._log.state.queue, item_id)
+            self._turns.set_outcome(item.id, ItemState.CANCELLED, reason)
+            return None
+        known = self._log.find_outcome(item_id)
+        if known is None:
+            self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.CANCELLED, reason=reason))
+            return None
+        if known.state is not ItemState.CANCELLED:
+            raise too_late(known.state)
+        return known.state
+
+    def settle(self, command: commands.Settle) -> None:
+        """Let the log have the outcome of an item of which the hub's log has none.
+
+        What the agent has keeps its own outcome, and one that is known here counts more than the hub's.
+        """
+        item_id = command.item_id
+        waiting = [ref for ref in self._log.state.queue if ref.id == item_id]
+        if waiting:
+            if waiting[0].state is not ItemState.HANDED_OVER:
+                self._turns.set_outcome(item_id, command.state, command.reason)
+            return
+        known = self._log.find_outcome(item_id)
+        if known is None:
+            event = ev.QueueUpdate(
+                item_id=item_id, state=command.state, item=command.item, reason=command.reason
+            )
+        elif known.seq <= command.checked:
+            reason = "told again, because the hub lost it"
+            if known.state is command.state is ItemState.UNKNOWN:
+                reason = command.reason
+            event = ev.QueueUpdate(item_id=item_id, state=known.state, item=command.item, reason=reason)
+        else:
+            return
+        self._log.add(event)
 
     async def abort(self) -> None:
         """Interrupt the running turn. If none runs, cancel the message that is about to start one."""
@@ -182,7 +251,7 @@ class PromptDelivery:
         if item is None:
             self._turns.set_outcome(item_id, ItemState.FAILED, "the journal does not have this message")
             return
-        turn_id = self._turns.begin(item)
+        turn_id = self._turns.begin(item) if log.state.turn_id is None else self._turns.continue_turn(item)
         await log.flush()
         self._turns.silence.start(turn_id)
         prompt = Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments, message_id=item.id)
@@ -194,6 +263,8 @@ class PromptDelivery:
             if error.code in _FATE_UNKNOWN:
                 self._fail(turn_id, item, ItemState.UNKNOWN, error.message)
                 self._launcher.stop(error.message, restart=True)
+            elif error.code is ErrorCode.MESSAGE_NOT_TAKEN:
+                self._handle_not_taken(turn_id, item, error.message)
             else:
                 self._fail(turn_id, item, ItemState.FAILED, error.message)
         except Exception as error:
@@ -201,6 +272,18 @@ class PromptDelivery:
             self._fail(turn_id, item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
         else:
             self._turns.set_outcome(item.id, ItemState.DELIVERED)
+
+    def _handle_not_taken(self, turn_id: str, item: QueueItem, reason: str) -> None:
+        """The process is gone and has not read the message: the next one gets it, a few times."""
+        self._launcher.stop(reason)
+        self._not_taken = self._not_taken + 1 if self._not_taken_item == item.id else 1
+        self._not_taken_item = item.id
+        if self._not_taken >= _MAX_NOT_TAKEN:
+            self._fail(
+                turn_id, item, ItemState.FAILED, f"{self._not_taken} processes did not take it: {reason}"
+            )
+        elif self._log.state.turn_id == turn_id:
+            self._turns.wait_for_next_process(item.id, reason)
 
     def _fail(
         self, turn_id: str, item: QueueItem, state: ItemState, reason: str,
@@ -228,6 +311,8 @@ class PromptDelivery:
                 self._launcher.stop(error.message, restart=True, turn_end=TurnEndReason.CRASHED)
             elif self._turns.is_queued(item.id):
                 log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, reason=error.message))
+                if error.code is ErrorCode.MESSAGE_NOT_TAKEN:
+                    self._launcher.stop(error.message, restart=True, turn_end=TurnEndReason.CRASHED)
         except Exception as error:
             _logger.exception("session %s: the adapter failed to deliver a message", log.state.id)
             self._finish_steering(item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
@@ -246,6 +331,10 @@ class PromptDelivery:
         Does nothing if no turn runs or the interrupt has been accepted already.
         """
         turn_id, handle = self._log.state.turn_id, self._launcher.current
+        waiting = self._turns.waiting_item
+        if waiting is not None:
+            self._turns.set_outcome(waiting, ItemState.CANCELLED, "interrupted before the agent had it")
+            return
         if turn_id is None or self._timers.is_running(turn_id) or handle is None or handle.launch is None:
             return
         try:

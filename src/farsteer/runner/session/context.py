@@ -11,6 +11,7 @@ from farsteer.agents.process.user import AgentUser
 from farsteer.core.wire import WireStruct
 from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
+from farsteer.runner.lease import RunnerLease
 
 
 class TimeLimits(WireStruct):
@@ -51,6 +52,7 @@ class ActorContext:
     """Where the agent's process keeps its files, if that is not `state_dir`."""
     directories: SessionDirectories = field(default_factory=SessionDirectories)
     places: AgentPlaces = field(default_factory=AgentPlaces)
+    lease: RunnerLease = field(default_factory=RunnerLease)
 
     def environment(self) -> dict[str, str]:
         """Return the part of the runner's current environment that the agent may see."""

@@ -122,6 +122,11 @@ class Drafts:
             case _:
                 return []
 
+    @property
+    def stored(self) -> tuple[Draft, ...]:
+        """What the previous runner process left in the journal."""
+        return tuple(self._stored)
+
     def stored_events(self) -> list[SessionEvent]:
         """Return the drafts of the previous runner process as partial messages."""
         return [draft.event for draft in self._stored]

@@ -93,9 +93,10 @@ class LaunchHandle:
     async def _start(self) -> None:
         plan = self.plan
         try:
-            self._check_directories(plan)
             self._context.places.take(plan.session_id)
-            launch = await self._context.adapter.start(plan, self._mailbox.sink(plan.generation))
+            async with self._context.places.start(plan.session_id, prewarmed=self.prewarmed):
+                self._check_directories(plan)
+                launch = await self._context.adapter.start(plan, self._mailbox.sink(plan.generation))
         except asyncio.CancelledError:
             self._report_failure(AgentError("the start was cancelled"))
         except FarsteerError as error:
@@ -131,7 +132,8 @@ class LaunchHandle:
                 await launch.stop(self._context.limits.stop_grace)
         except TimeoutError:
             _logger.error("session %s: the agent does not stop; killing its processes", self.plan.session_id)
-            posix.kill_marked(self.plan.environment.get(LAUNCH_VARIABLE, "").__eq__)
+            mark = self.plan.environment.get(LAUNCH_VARIABLE, "")
+            await asyncio.to_thread(posix.kill_marked, mark.__eq__)
         except Exception:
             _logger.exception("session %s: stopping the agent failed", self.plan.session_id)
         self._mailbox.post(LaunchStopped(self.generation))

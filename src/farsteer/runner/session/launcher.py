@@ -157,6 +157,7 @@ class Launcher:
 
     async def _promote(self, handle: LaunchHandle) -> None:
         handle.prewarmed = False
+        self._context.places.hurry(self._spec.id)
         self._log_start(handle.plan)
         if handle.is_ready:
             await self._mark_ready(handle)
@@ -182,7 +183,9 @@ class Launcher:
         if exited is not None:
             self._process_exited(handle, exited)
             return
-        self._log.add(ev.StatusUpdate(status=SessionStatus.IDLE))
+        # A turn may go on with this process: the one before it ended without taking the message.
+        in_turn = self._log.state.turn_id is not None
+        self._log.add(ev.StatusUpdate(status=SessionStatus.WORKING if in_turn else SessionStatus.IDLE))
         await self._log.flush()
         _resolve_all(self._waiting_for_ready)
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypedDict, Unpack
 
 import msgspec
 
 from farsteer.core import events as ev
 from farsteer.core.clock import now_ms
-from farsteer.core.errors import Conflict, ErrorCode
+from farsteer.core.errors import Conflict, ErrorCode, Unavailable
 from farsteer.core.events import SessionEvent, make_entry
 from farsteer.core.queue import ItemState, QueueItem, compact, summarize
-from farsteer.core.session import SessionState, append
+from farsteer.core.session import SessionSpec, SessionState, append
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry, encode_entry
-from farsteer.runner.journal import Journal, JournalBatch
+from farsteer.runner.journal import ItemOutcome, Journal, JournalBatch, LogPosition, StoredSession
 from farsteer.runner.session.drafts import Draft, DraftDelta, Drafts
 
-_KEPT_FINISHED_ITEMS = 500
 _MAX_QUEUED_BYTES = 256 * 1024 * 1024
 """The limit of this machine for what waits in one session. The limit of a hub is lower."""
 _CACHED_MESSAGES = 16
@@ -89,7 +87,6 @@ class SessionLog:
         state: SessionState,
         journal: Journal,
         publisher: Publisher,
-        finished_items: Iterable[str] = (),
         message_sizes: Mapping[str, int] | None = None,
         drafts: Sequence[Draft] = (),
     ) -> None:
@@ -99,7 +96,8 @@ class SessionLog:
         self._publisher = publisher
         self._added = JournalBatch()
         self._unsaved = JournalBatch()
-        self._finished_items = OrderedDict.fromkeys(finished_items)
+        self._saving = JournalBatch()
+        """What is being committed."""
         self._message_sizes = dict(message_sizes or {})
         self._cached_messages: dict[str, bytes] = {}
         """Small messages that have just begun to wait. The journal has all."""
@@ -124,17 +122,12 @@ class SessionLog:
         self._added.entries.append(encode_entry(entry))
         self._added.finished_drafts += self._drafts.finish(event)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
-            self._finished_items[event.item_id] = None
-            self._added.finished_items.append(event.item_id)
+            self._added.outcomes.append(ItemOutcome(event.item_id, event.state, seq))
             self._cached_messages.pop(event.item_id, None)
             self._message_sizes.pop(event.item_id, None)
-            if len(self._finished_items) > _KEPT_FINISHED_ITEMS:
-                self._finished_items.popitem(last=False)
 
     def enqueue(self, item: QueueItem) -> None:
-        """Queue `item` unless it is known. The log has only its summary. Raises Conflict `queue_full`."""
-        if self.is_known_item(item.id):
-            return
+        """Queue a new item. The log has only its summary. Raises Conflict `queue_full`."""
         message = encode(item)
         if sum(self._message_sizes.values()) + len(message) > _MAX_QUEUED_BYTES:
             raise Conflict("too many bytes wait in this session", code=ErrorCode.QUEUE_FULL)
@@ -144,9 +137,21 @@ class SessionLog:
         if len(message) <= _CACHED_MESSAGE_BYTES and len(self._cached_messages) < _CACHED_MESSAGES:
             self._cached_messages[item.id] = message
 
-    def is_known_item(self, item_id: str) -> bool:
-        """Return whether this item is in the queue or has its outcome."""
-        return item_id in self._finished_items or any(item.id == item_id for item in self.state.queue)
+    def is_queued(self, item_id: str) -> bool:
+        """Return whether this item is here and has no outcome yet."""
+        return any(item.id == item_id for item in self.state.queue)
+
+    def find_outcome(self, item_id: str) -> ItemOutcome | None:
+        """Return the outcome of an item, if it has one. Raises Unavailable if the journal cannot be read."""
+        for batch in (self._added, self._unsaved, self._saving):
+            for outcome in reversed(batch.outcomes):
+                if outcome.item_id == item_id:
+                    return outcome
+        return self._journal.find_outcome(self.state.id, item_id)
+
+    def has_message(self, item_id: str) -> bool:
+        """Return whether the journal has the message of a waiting item."""
+        return item_id in self._message_sizes
 
     async def read_message(self, item_id: str) -> QueueItem | None:
         """Return a waiting message whole. None if the journal does not have it."""
@@ -174,6 +179,25 @@ class SessionLog:
         if acked > self.state.seq:
             self.state = msgspec.structs.replace(self.state, seq=acked)
 
+    def differs(self, state: SessionState) -> bool:
+        """Return whether `state` is not only another position in the same output."""
+        return _without_position(state) != _without_position(self.state)
+
+    def restored(self, spec: SessionSpec, state: SessionState) -> StoredSession:
+        """Return what the journal is to have if the session goes on with `state`, which the hub has.
+
+        Messages and drafts stay only if they belong to it.
+        """
+        sizes = {ref.id: self._message_sizes[ref.id] for ref in state.queue if ref.id in self._message_sizes}
+        same_turn = state.turn_id is not None and state.turn_id == self.state.turn_id
+        return StoredSession(spec, state, sizes, self._drafts.stored if same_turn else (), state.seq)
+
+    def position(self, acked: int) -> LogPosition:
+        """Return where the log stands if the hub has the entries up to `acked`."""
+        batches = (self._saving, self._unsaved, self._added)
+        unsaved = next((batch.entries[0].seq for batch in batches if batch.entries), self.state.seq + 1)
+        return LogPosition(self.state.id, acked, unsaved)
+
     # -- committing
 
     async def flush(self) -> None:
@@ -182,7 +206,8 @@ class SessionLog:
         Whatever changes the session's state is in the journal before it is published, because it decides what the
         runner does next. Plain output is published at once and written to the journal only if the hub does not confirm
         it within CONFIRM_SECONDS. A finished message whose draft is in the journal is committed first as well: it
-        replaces the draft in the same commit, so that a crash leaves one of the two.
+        replaces the draft in the same commit, so that a crash leaves one of the two. So is every outcome of a message,
+        because a message that is offered again is looked up in the journal.
         """
         if self.state is self._flushed_state:
             return
@@ -195,7 +220,7 @@ class SessionLog:
         if not self._unsaved.entries:
             self._unconfirmed_since = asyncio.get_running_loop().time()
         self._unsaved.extend(new)
-        if state_changed or new.finished_drafts:
+        if state_changed or new.finished_drafts or new.outcomes:
             await self._save()
         self._publisher.publish(state, new.entries, state_changed=state_changed)
         if len(self._unsaved.entries) > _MAX_UNSAVED or any(
@@ -238,23 +263,31 @@ class SessionLog:
         """Commit everything unsaved. One commit at a time, so that a state is never older than its entries."""
         async with self._save_lock:
             batch, self._unsaved = self._unsaved, JournalBatch()
+            self._saving = batch
             draft_deltas = self._drafts.pop_unsaved()
             if draft_deltas:
                 self._drafts_saved_at = asyncio.get_running_loop().time()
             await self._commit(self._flushed_state, batch, draft_deltas)
+            self._saving = JournalBatch()
 
     async def _commit(
         self, state: SessionState, batch: JournalBatch, draft_deltas: Sequence[DraftDelta]
     ) -> None:
-        """Write to the journal. A full or failing disk delays the session until it works again; nothing is lost."""
+        """Write to the journal. A full disk or a lack of memory delays the session until it works again.
+
+        Nothing is lost. Raises Unavailable if the journal is closed.
+        """
         delay = 0.1
         while True:
             try:
                 return await self._journal.append(state, batch, draft_deltas)
-            except sqlite3.Error:
-                _logger.exception(
-                    "session %s: cannot write to the journal; trying again in %.1f s", state.id, delay
-                )
+            except Unavailable:
+                raise
+            except Exception as error:
+                if isinstance(error, sqlite3.Error):
+                    _logger.error("session %s waits: %s", state.id, self._journal.problem or error)
+                else:
+                    _logger.exception("session %s: cannot write to the journal", state.id)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 10.0)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from farsteer.agents.base import Launch, Output
+from farsteer.agents.base import Exited, Launch, Output
 from farsteer.core import commands
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
@@ -91,6 +91,11 @@ class PrewarmExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseGranted:
+    """The runner has its lease again: what waits may start."""
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
@@ -99,7 +104,7 @@ AgentMail = AgentOutput | LaunchStopped
 """Mail from the agent, kept in its own queue."""
 ControlMail = (
     CommandRequest | LaunchStarted | LaunchFailed | ApprovalExpired | InterruptOverdue | SilenceCheckDue | PrewarmDue
-    | PrewarmExpired | Shutdown
+    | PrewarmExpired | LeaseGranted | Shutdown
 )  # fmt: skip
 """Mail from anyone else: commands, timers and the launch."""
 Mail = AgentMail | ControlMail
@@ -139,6 +144,14 @@ class Mailbox:
     @property
     def has_agent_mail(self) -> bool:
         return bool(self._agent_mail)
+
+    @property
+    def next_is_exit(self) -> bool:
+        """Whether the agent's oldest mail says that its process is gone, and nothing else."""
+        mail = self._agent_mail[0] if self._agent_mail else None
+        if isinstance(mail, AgentOutput):
+            return bool(mail.outputs) and isinstance(mail.outputs[0], Exited)
+        return mail is not None
 
     async def wait_for_agent_mail(self) -> None:
         while not self._agent_mail:
@@ -188,8 +201,12 @@ class MailboxSink:
         self._room = room
 
     async def put(self, outputs: Sequence[Output]) -> None:
-        await self._room.acquire()
-        self._mailbox.post(AgentOutput(self._generation, outputs))
+        """Post the outputs. The exit is a mail of its own, because the end of a call may have to come before it."""
+        has_exited = bool(outputs) and isinstance(outputs[-1], Exited)
+        parts = (outputs[:-1], outputs[-1:]) if has_exited and len(outputs) > 1 else (outputs,)
+        for part in parts:
+            await self._room.acquire()
+            self._mailbox.post(AgentOutput(self._generation, part))
 
 
 def _is_urgent(mail: ControlMail) -> bool:

@@ -15,6 +15,9 @@ from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.timers import SilenceTimeout, Timers
 
+_TURN_END = {ItemState.FAILED: TurnEndReason.FAILED, ItemState.UNKNOWN: TurnEndReason.LOST}
+"""How a turn ends whose message gets this outcome before an agent has it. Others cancel the turn."""
+
 
 class TurnManager:
     """Starts and ends turns. Each turn ends exactly once, and each message has exactly one outcome."""
@@ -28,6 +31,28 @@ class TurnManager:
         self.silence = SilenceTimeout(timers, limits.silence, limits.tool_silence)
 
     # -- the turn
+
+    @property
+    def waiting_item(self) -> str | None:
+        """The message of the running turn, if the agent that was to have it ended before it took it.
+
+        The turn goes on: the next process gets the message. It ends with the message if that is cancelled or fails.
+        """
+        state = self._log.state
+        is_queued = any(item.id == state.turn_item and item.state is ItemState.QUEUED for item in state.queue)
+        return state.turn_item if state.turn_id is not None and is_queued else None
+
+    def wait_for_next_process(self, item_id: str, reason: str) -> None:
+        """The message of the running turn was handed over and not taken: it waits again."""
+        self.silence.stop()
+        self._log.add(ev.QueueUpdate(item_id=item_id, state=ItemState.QUEUED, reason=reason))
+
+    def continue_turn(self, item: QueueItem) -> str:
+        """Log that the message of the running turn is handed over again. Returns the turn's id."""
+        turn_id = self._log.state.turn_id
+        assert turn_id is not None
+        self._log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.HANDED_OVER))
+        return turn_id
 
     def begin(self, item: QueueItem) -> str:
         """Log the start of a turn and its message. Returns the turn's id."""
@@ -75,7 +100,7 @@ class TurnManager:
 
     def end_by_exit(self, handle: LaunchHandle, exit_reason: str) -> None:
         """End a turn that still runs although its process is gone."""
-        if self._log.state.turn_id is None:
+        if self._log.state.turn_id is None or self.waiting_item is not None:
             return
         self._set_outcome_of_handed_over(ItemState.UNKNOWN, "the agent exited during delivery")
         if handle.stop_reason is not None:
@@ -84,7 +109,12 @@ class TurnManager:
             self.end(TurnEndReason.CRASHED, exit_reason)
 
     def end_lost(self) -> None:
-        """Close what the previous runner process left open: a turn, or a message it was delivering."""
+        """Close what the previous runner process left open: a turn, a message it was delivering, or one it has lost."""
+        for item in self._log.state.queue:
+            if item.state is ItemState.QUEUED and not self._log.has_message(item.id):
+                self.set_outcome(item.id, ItemState.UNKNOWN, "the runner no longer has this message")
+        if self.waiting_item is not None:
+            return
         if self._log.state.turn_id is not None:
             self._log.add_stored_drafts()
         self._set_outcome_of_handed_over(ItemState.UNKNOWN, "the runner exited during delivery")
@@ -98,12 +128,15 @@ class TurnManager:
 
     def is_queued(self, item_id: str) -> bool:
         """Return whether the item has no outcome yet."""
-        return any(item.id == item_id for item in self._log.state.queue)
+        return self._log.is_queued(item_id)
 
     def set_outcome(self, item_id: str, state: ItemState, reason: str | None = None) -> None:
         """Log the outcome of an item. Only the first outcome counts."""
         if self.is_queued(item_id):
+            ends_turn = item_id == self.waiting_item
             self._log.add(ev.QueueUpdate(item_id=item_id, state=state, reason=reason))
+            if ends_turn:
+                self.end(_TURN_END.get(state, TurnEndReason.CANCELLED), reason)
 
     def set_outcome_of_waiting(self, state: ItemState, reason: str) -> None:
         """Give every item that has not been handed over the same outcome."""

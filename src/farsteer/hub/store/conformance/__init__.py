@@ -12,19 +12,23 @@ A `StoreFactory` opens the store under test, and ends it the way a kill would. T
 """
 
 from farsteer.hub.store.conformance.access import AccessContracts
+from farsteer.hub.store.conformance.epochs import EpochContracts
 from farsteer.hub.store.conformance.feed import FeedContracts
+from farsteer.hub.store.conformance.foreign import ForeignSessionContracts
 from farsteer.hub.store.conformance.harness import LogBuilder, StoreFactory, StoreHarness
 from farsteer.hub.store.conformance.log import LogContracts
 from farsteer.hub.store.conformance.queue import QueueContracts
 from farsteer.hub.store.conformance.recovery import RestartContracts
+from farsteer.hub.store.conformance.retention import RetentionContracts
 from farsteer.hub.store.conformance.sessions import SessionContracts
+from farsteer.hub.store.conformance.settling import SettlingContracts
 from farsteer.hub.store.conformance.visibility import VisibilityContracts
 
 __all__ = ["LogBuilder", "StoreConformance", "StoreFactory", "StoreHarness"]
 
 
 class StoreConformance(
-    LogContracts, FeedContracts, SessionContracts, QueueContracts, VisibilityContracts, AccessContracts,
-    RestartContracts,
+    LogContracts, FeedContracts, EpochContracts, SessionContracts, QueueContracts, VisibilityContracts,
+    AccessContracts, RestartContracts, RetentionContracts, ForeignSessionContracts, SettlingContracts,
 ):  # fmt: skip
     """All contracts. Subclass it as `Test…` and define `factory`."""

@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import Conflict, Forbidden, NotFound, QuotaExceeded
+from farsteer.core.errors import Conflict, Forbidden, IdentityInUse, NotFound, QuotaExceeded
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import OWNER_ID, new_id
+from farsteer.hub.rules.lease import LeaseClaim
 from farsteer.hub.rules.view import session_view
 from farsteer.hub.store.base import AppendStatus, SessionFilter, TokenRow, UsageFilter
 from farsteer.hub.store.conformance.harness import (
@@ -140,6 +141,19 @@ class AccessContracts(StoreContracts):
         assert (second.id, second.active) == (other.id, False)
 
     @contract
+    async def test_the_problem_of_a_machine_is_told_once_and_ends_with_its_link(
+        self, harness: StoreHarness
+    ) -> None:
+        before = len(harness.published_about(harness.machine.id, "machine-updated"))
+        for _ in range(2):
+            await harness.store.set_machine_problem(NAMESPACE, harness.machine.id, "the disk is full")
+        await harness.store.set_machine_problem(OTHER_NAMESPACE, harness.machine.id, "not yours")
+        assert len(harness.published_about(harness.machine.id, "machine-updated")) == before + 1
+        assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).problem == "the disk is full"
+        await harness.connect()
+        assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).problem is None
+
+    @contract
     async def test_a_connecting_machine_learns_what_is_stored_deleted_and_unknown(
         self, harness: StoreHarness
     ) -> None:
@@ -156,6 +170,50 @@ class AccessContracts(StoreContracts):
         assert connected.stored_seqs == {live.session_id: 3, creating.session_id: 0}
         assert connected.deleted == [deleted.session_id, failed.session_id]
         assert connected.unknown == [refused.session_id, never]
+
+    @contract
+    async def test_one_runner_has_the_lease_of_a_machine(self, harness: StoreHarness) -> None:
+        """`rules.decide_lease` decides; here it counts that lease and conflict are stored with the connection."""
+        store, machine = harness.store, harness.machine
+        await harness.disconnect()
+        first = LeaseClaim(instance="a", place="here", boot="1", host="box")
+        copy = LeaseClaim(instance="b", place="there", boot="1", host="laptop")
+
+        async def connect(claim: LeaseClaim, link_id: int) -> int:
+            return (await store.connect_machine(NAMESPACE, machine, {}, link_id=link_id, claim=claim)).lease
+
+        lease = await connect(first, LINK)
+        log = await harness.create_session()
+        for is_new in (True, False):
+            published = len(harness.published)
+            with pytest.raises(IdentityInUse) as refused:
+                await connect(copy, NEXT_LINK)
+            assert refused.value.is_new == is_new
+            assert len(harness.published) == published + is_new
+        assert (await harness.append(log, log.add_messages(1))).status is AppendStatus.STORED
+        with pytest.raises(Conflict):
+            await store.release_machine(NAMESPACE, machine.id)
+        await harness.reopen()
+        store = harness.store
+        view = await store.get_machine(NAMESPACE, machine.id)
+        assert view.conflict is not None
+        assert view.conflict.host == "laptop"
+        with pytest.raises(IdentityInUse):
+            await connect(copy, NEXT_LINK)
+        assert await connect(first, LINK) == lease
+        await store.disconnect_machine(NAMESPACE, machine.id, link_id=NEXT_LINK, released=True)
+        with pytest.raises(IdentityInUse):
+            await connect(copy, NEXT_LINK)
+        await store.disconnect_machine(NAMESPACE, machine.id, link_id=LINK, released=True)
+        assert await connect(copy, NEXT_LINK) == lease + 1
+        assert (await store.get_machine(NAMESPACE, machine.id)).conflict is None
+        await store.disconnect_machine(NAMESPACE, machine.id, link_id=NEXT_LINK)
+        with pytest.raises(NotFound):
+            await store.release_machine(OTHER_NAMESPACE, machine.id)
+        with pytest.raises(IdentityInUse):
+            await connect(first, LINK)
+        await store.release_machine(NAMESPACE, machine.id)
+        assert await connect(first, LINK) == lease + 2
 
     @contract
     async def test_a_machine_that_is_gone_is_removed_with_its_key(self, harness: StoreHarness) -> None:

@@ -111,9 +111,11 @@ class StoreHarness:
 
     # -- machine and sessions
 
-    async def connect(self, link_id: int = LINK) -> None:
+    async def connect(self, link_id: int = LINK, confirmed: dict[str, int] | None = None) -> None:
+        """Connect the machine. `confirmed` are its sessions, with the last entry that a hub has confirmed."""
+        seen = confirmed or {}
         await self.store.enrol_machine(NAMESPACE, self.machine, KEY)
-        await self.store.connect_machine(NAMESPACE, self.machine, {}, link_id=link_id)
+        await self.store.connect_machine(NAMESPACE, self.machine, seen, link_id=link_id, confirmed=seen)
 
     async def connect_another(self, link_id: int = NEXT_LINK, namespace: str = NAMESPACE) -> MachineInfo:
         """Connect a second machine and return it."""

@@ -9,7 +9,7 @@ from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.ids import new_id
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
 from farsteer.hub.rules.queue import QueueLimits
-from farsteer.hub.store.base import AcceptedItem
+from farsteer.hub.store.base import AcceptedItem, Claim
 from farsteer.hub.store.conformance.harness import (
     LINK,
     NAMESPACE,
@@ -97,6 +97,39 @@ class QueueContracts(StoreContracts):
         assert await _claim(harness, log, NEXT_LINK) == [first.id, second.id]
         await _confirm(harness, log, first, ItemState.QUEUED)
         assert await _claim(harness, log, 3) == [second.id]
+
+    @contract
+    async def test_a_released_item_is_claimed_again_by_the_same_link(self, harness: StoreHarness) -> None:
+        log = await harness.create_session()
+        items = [new_item(str(number)) for number in range(4)]
+        for item in items:
+            await _accept(harness, log, item)
+        ids = [item.id for item in items]
+        claim = harness.store.claim_items
+        assert await _claim(harness, log) == ids
+        await _confirm(harness, log, items[0], ItemState.QUEUED)
+        assert [item.id for item in await claim(log.session_id, LINK, again=True, limit=1)] == ids[1:2]
+        assert not await harness.store.cancel_item(NAMESPACE, log.session_id, ids[3]), (
+            "the runner may have it"
+        )
+        assert [item.id for item in await claim(log.session_id, LINK, limit=1)] == ids[2:3]
+        assert await _claim(harness, log) == ids[3:]
+        assert await _claim(harness, log) == []
+
+    @contract
+    async def test_an_item_is_claimed_as_it_is_accepted_unless_another_waits(
+        self, harness: StoreHarness
+    ) -> None:
+        log = await harness.create_session()
+        claim = Claim(harness.machine.id, LINK)
+        accept = harness.store.accept_item
+        first, second, third = new_item("first"), new_item("second"), new_item("third")
+        assert (await accept(NAMESPACE, log.session_id, first, claim)).claimed_by == LINK
+        assert (await _accept(harness, log, second)).claimed_by is None
+        assert (await accept(NAMESPACE, log.session_id, third, claim)).claimed_by is None
+        assert await _claim(harness, log) == [second.id, third.id]
+        elsewhere = await accept(NAMESPACE, log.session_id, new_item("fourth"), Claim(new_id(), LINK))
+        assert elsewhere.claimed_by is None
 
     @contract
     async def test_urgent_items_are_claimed_first(self, harness: StoreHarness) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import islice
 
 from farsteer.core.api import MessagesCleared
@@ -31,6 +32,7 @@ from farsteer.hub.rules.visibility import (
     visible_oldest_first,
 )
 from farsteer.hub.store.base import LogPage
+from farsteer.hub.store.sqlite.checks import check_entry
 from farsteer.hub.store.sqlite.sessions import find
 from farsteer.hub.store.sqlite.transaction import Transaction
 
@@ -156,15 +158,24 @@ def read_range(
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the (seq, body) of a range, visible or not."""
     sources = [
-        ("SELECT seq, body FROM copies WHERE session_id = ?", wanted.first, min(wanted.last, copied)),
-        ("SELECT seq, body FROM log WHERE subject = ?", max(wanted.first, copied + 1), wanted.last),
+        (
+            "copies",
+            "SELECT seq, body FROM copies WHERE session_id = ?",
+            wanted.first,
+            min(wanted.last, copied),
+        ),
+        ("log", "SELECT seq, body FROM log WHERE subject = ?", max(wanted.first, copied + 1), wanted.last),
     ]
     order = "DESC" if newest else "ASC"
-    for select, low, high in reversed(sources) if newest else sources:
+    for table, select, low, high in reversed(sources) if newest else sources:
         if low <= high:
-            yield from db.execute(
+            rows = db.execute(
                 f"{select} AND seq BETWEEN ? AND ? ORDER BY seq {order}", (session_id, low, high)
             )
+            # A statement that a damaged row leaves open would hold on to what was read, also after the repair.
+            with closing(rows):
+                for seq, body in rows:
+                    yield seq, check_entry(body, table, session_id, seq)
 
 
 def _read_uncut(db: sqlite3.Connection, session_id: str, copied: int, seq: int) -> Entry | None:

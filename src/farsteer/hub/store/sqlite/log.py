@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from contextlib import closing
 
 from farsteer.core.events import ApprovalResolved, QueueUpdate, Rewound, UsageUpdate
 from farsteer.core.session import SessionState
-from farsteer.core.wire import decode, encode
+from farsteer.core.wire import encode
 from farsteer.hub.feed import SyncEvent, sync_event
 from farsteer.hub.rules.log import AppendPlan, AppendResult, StoredLog, plan_append
 from farsteer.hub.rules.session import SessionPhase
@@ -15,9 +16,11 @@ from farsteer.hub.rules.view import encode_state_change
 from farsteer.hub.store.base import FeedBounds, FeedPage
 from farsteer.hub.store.sqlite import entries as entry_rows
 from farsteer.hub.store.sqlite import items, usage
+from farsteer.hub.store.sqlite.checks import check_payload
 from farsteer.hub.store.sqlite.sessions import write_state
 from farsteer.hub.store.sqlite.transaction import Transaction, last_cursor
 from farsteer.link.messages import EncodedEntry
+from farsteer.storage.quarantine import decode_row
 
 MAX_SCAN = 50_000
 """How many rows of the feed one page reads at most, so that a filter that matches little does not block a reader."""
@@ -56,7 +59,7 @@ def append(
         elif isinstance(event, Rewound):
             entry_rows.record_rewind(tx, session_id, event, entry.seq)
         elif isinstance(event, UsageUpdate) and stored.phase is SessionPhase.LIVE:
-            known = plan.state or decode(stored.state, SessionState)
+            known = plan.state or _decode_state(session_id, stored)
             usage.record(tx.db, (namespace, session_id, machine_id), entry, known, tx.now)
     _write_session(tx, namespace, session_id, stored, plan)
     return plan.result
@@ -88,7 +91,7 @@ def _write_session(
     written = write_state(tx, session_id, last_seq, new, plan.encoded_state, is_activity=plan.is_activity)
     if stored.phase is not SessionPhase.LIVE:
         return
-    old = decode(stored.state, SessionState)
+    old = _decode_state(session_id, stored)
     change = encode_state_change(
         old,
         new,
@@ -99,6 +102,10 @@ def _write_session(
     )
     if change is not None:
         tx.publish(namespace, "session-updated", session_id, change)
+
+
+def _decode_state(session_id: str, stored: StoredLog) -> SessionState:
+    return decode_row(stored.state, SessionState, "sessions", session_id, session_id)
 
 
 def read_feed(
@@ -124,11 +131,13 @@ def read_feed(
         values += types
     events: list[SyncEvent] = []
     size = 0
-    for position, type, subject, body in db.execute(query + " ORDER BY cursor LIMIT ?", (*values, limit)):
-        events.append(sync_event(namespace, type, subject, body, epoch=epoch, cursor=position))
-        size += len(events[-1].data)
-        if len(events) == limit or size > entry_rows.MAX_PAGE_BYTES:
-            return FeedPage(events, next=position, more=position < highest)
+    with closing(db.execute(query + " ORDER BY cursor LIMIT ?", (*values, limit))) as rows:
+        for position, type, subject, body in rows:
+            payload = check_payload(body, type, position, subject)
+            events.append(sync_event(namespace, type, subject, payload, epoch=epoch, cursor=position))
+            size += len(events[-1].data)
+            if len(events) == limit or size > entry_rows.MAX_PAGE_BYTES:
+                return FeedPage(events, next=position, more=position < highest)
     return FeedPage(events, next=max(cursor, end), more=end < highest)
 
 

@@ -7,6 +7,8 @@ from 1. The last row is never deleted (whatever deletes rows also adds one), so 
 published: 1 to `sessions.copied`. They have no cursor. `cuts` are the ranges of a log that rewinds removed from the
 conversation; they never overlap, and the rows stay.
 
+`foreign_sessions` are the sessions that machines named and the hub never had (see `foreign`).
+
 `queued` has the bytes of the messages that wait in each namespace. Triggers keep it right, whatever changes `items`.
 """
 
@@ -171,4 +173,30 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # To count the sessions of a namespace, which may have many tombstones.
     Migration(10, "CREATE INDEX sessions_creating ON sessions (namespace) WHERE phase = 'creating'"),
+    Migration(
+        11,
+        """
+        CREATE TABLE foreign_sessions (
+            machine_id TEXT NOT NULL, id TEXT NOT NULL, namespace TEXT NOT NULL, PRIMARY KEY (machine_id, id)
+        ) WITHOUT ROWID;
+        """,
+    ),
+    # What the runner has not confirmed: little of what waits.
+    Migration(12, "CREATE INDEX items_accepted ON items (session_id, n, offered) WHERE state = 'accepted'"),
+    # Which runner acts as the machine, and which other one was refused (`rules.lease`).
+    Migration(
+        13,
+        """
+        ALTER TABLE machines ADD COLUMN lease BLOB;
+        ALTER TABLE machines ADD COLUMN conflict BLOB;
+        """,
+    ),
+    Migration(
+        14,
+        """
+        ALTER TABLE items ADD COLUMN unlogged INTEGER NOT NULL DEFAULT 0;
+        CREATE INDEX items_unlogged ON items (session_id) WHERE unlogged = 1;
+        """,
+    ),
+    Migration(15, "ALTER TABLE machines ADD COLUMN problem TEXT"),
 )

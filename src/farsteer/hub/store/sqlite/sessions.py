@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.errors import Conflict, NotFound
 from farsteer.core.events import ApprovalRequested, SessionStatus, decode_entry
+from farsteer.core.foreign import HeldSession
 from farsteer.core.identity import Identity
 from farsteer.core.queue import QueueItem
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.core.wire import decode, encode
+from farsteer.core.wire import encode
 from farsteer.hub.rules.queue import QueueLimits, combined_queue
 from farsteer.hub.rules.quota import check_quota
-from farsteer.hub.rules.session import SessionPhase, first_state, phase_after_discard
+from farsteer.hub.rules.session import (
+    SessionPhase,
+    first_state,
+    lost_entries_notice,
+    phase_after_discard,
+)
 from farsteer.hub.rules.view import SessionRow, session_view
-from farsteer.hub.store.base import Resolution, SessionFilter, StoredResponse
-from farsteer.hub.store.sqlite import items
+from farsteer.hub.store.base import KnownSessions, Resolution, SessionFilter, StoredResponse
+from farsteer.hub.store.sqlite import foreign, items
+from farsteer.hub.store.sqlite.checks import check_entry
 from farsteer.hub.store.sqlite.transaction import Transaction
+from farsteer.link.messages import KnownSession
+from farsteer.storage.quarantine import decode_row
 
 _RESPONSES_KEPT_MS = 7 * 86_400_000
 
 _MAX_WHOLE_BYTES = 32 * 1024 * 1024
 """How much of large approvals is read at once. The others are shown as summaries."""
 
-_PURGE_ROWS = 1000
-_PURGE_BYTES = 4 * 1024 * 1024
+_MAX_KNOWN_BYTES = 2 * 1024 * 1024
+"""About how much `read_known` returns at once."""
+
+_PURGE_ROWS = 200
+_PURGE_BYTES = 1024 * 1024
 """How much one transaction of a purge removes, so that a long log does not hold up the writer."""
 
 _PURGED = (
@@ -126,6 +139,28 @@ def read_queue(db: sqlite3.Connection, namespace: str, session_id: str) -> tuple
     return combined_queue(row.state.queue, items.read_whole(db, session_id))
 
 
+def read_known(db: sqlite3.Connection, namespace: str, session_ids: Sequence[str]) -> KnownSessions:
+    found: list[KnownSession] = []
+    room = _MAX_KNOWN_BYTES
+    for position, id in enumerate(session_ids):
+        if room <= 0:
+            return KnownSessions(found, [*session_ids[position:]])
+        row = db.execute(
+            "SELECT spec, state FROM sessions WHERE id = ? AND namespace = ? AND phase = 'live'",
+            (id, namespace),
+        ).fetchone()
+        if row is not None:
+            spec, state = row
+            found.append(
+                KnownSession(
+                    decode_row(spec, SessionSpec, "sessions", id, id),
+                    decode_row(state, SessionState, "sessions", id, id),
+                )
+            )
+            room -= len(spec) + len(state)
+    return KnownSessions(found, [])
+
+
 def is_id_unused(db: sqlite3.Connection, session_id: str) -> bool:
     return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
 
@@ -141,7 +176,8 @@ def resolution(
     if row is None:
         return None
     outcome, by, identity = row
-    return Resolution(Outcome(outcome), by, None if identity is None else decode(identity, Identity))
+    who = None if identity is None else decode_row(identity, Identity, "resolved", approval_id, session_id)
+    return Resolution(Outcome(outcome), by, who)
 
 
 def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse | None:
@@ -154,7 +190,7 @@ def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse
 def _session_row(db: sqlite3.Connection, row: tuple[Any, ...], whole_bytes: int = 0) -> SessionRow:
     """`whole_bytes` is how much to read of the log for approvals of which the state has only summaries."""
     id, namespace, machine, active, seq, created, updated, spec, encoded, last_message = row
-    state = decode(encoded, SessionState)
+    state = decode_row(encoded, SessionState, "sessions", id, id)
     return SessionRow(
         id=id,
         namespace=namespace,
@@ -163,7 +199,7 @@ def _session_row(db: sqlite3.Connection, row: tuple[Any, ...], whole_bytes: int 
         seq=seq,
         created_at=created,
         updated_at=updated,
-        spec=decode(spec, SessionSpec),
+        spec=decode_row(spec, SessionSpec, "sessions", id, id),
         state=state,
         items=items.read_open(db, id),
         approvals=_whole_approvals(db, id, state.approvals, whole_bytes),
@@ -177,14 +213,14 @@ def _whole_approvals(
     """Replace summaries by what the log has, as long as that is not more than `max_bytes`."""
     found: list[Approval] = []
     for approval in approvals:
-        row = None
-        if max_bytes > 0 and approval.seq is not None:
+        row, seq = None, approval.seq or 0
+        if max_bytes > 0 and seq:
             row = db.execute(
                 "SELECT body FROM log WHERE subject = ? AND seq = ?", (session_id, approval.seq)
             ).fetchone()
         if row is not None and len(row[0]) <= max_bytes:
             max_bytes -= len(row[0])
-            event = decode_entry(row[0]).content
+            event = decode_entry(check_entry(row[0], "log", session_id, seq)).content
             if isinstance(event, ApprovalRequested) and event.approval.id == approval.id:
                 approval = event.approval
         found.append(approval)
@@ -235,8 +271,8 @@ def finish(
     if row is None:
         raise NotFound("the session is not being created any more")
     namespace, seq, encoded_spec, stored = row
-    spec = decode(encoded_spec, SessionSpec)
-    known = None if stored is None else decode(stored, SessionState)
+    spec = decode_row(encoded_spec, SessionSpec, "sessions", session_id, session_id)
+    known = None if stored is None else decode_row(stored, SessionState, "sessions", session_id, session_id)
     write_state(tx, session_id, seq, first_state(spec, known, state))
     _set_phase(tx, session_id, SessionPhase.LIVE)
     if first_message is not None:
@@ -307,10 +343,44 @@ def discard(tx: Transaction, session_id: str, *, keep_tombstone: bool) -> bool:
     return discarded > 0 and phase is SessionPhase.PURGING
 
 
+# -- sessions that only their machines know
+
+
+def adopt(tx: Transaction, namespace: str, held: HeldSession, limit: int | None) -> None:
+    spec, last_lost, machine_id = held.spec, held.confirmed, held.spec.machine_id
+    if not foreign.is_foreign(tx.db, namespace, machine_id, spec.id):
+        if find(tx.db, namespace, spec.id).machine_id != machine_id:
+            raise NotFound("no such session")
+        return
+    if limit is not None:
+        check_quota("sessions", count(tx.db, namespace), limit)
+    tx.db.execute(
+        "INSERT INTO sessions (id, namespace, machine_id, phase, created_at, updated_at, cleared_seq, spec)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            spec.id, namespace, machine_id, SessionPhase.LIVE.value, tx.now, tx.now, max(0, last_lost - 1),
+            encode(spec),
+        ),
+    )  # fmt: skip
+    write_state(tx, spec.id, last_lost, held.state)
+    tx.publish(namespace, "session-added", spec.id, encode(session_view(read(tx.db, namespace, spec.id))))
+    if last_lost:
+        tx.publish_entries(namespace, spec.id, [(last_lost, lost_entries_notice(spec.id, last_lost, tx.now))])
+
+
+def end_foreign(tx: Transaction, namespace: str, machine_id: str, session_id: str) -> None:
+    if not foreign.is_foreign(tx.db, namespace, machine_id, session_id):
+        raise NotFound("no such session")
+    tx.db.execute(
+        "INSERT INTO sessions (id, namespace, machine_id, phase, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?)",
+        (session_id, namespace, machine_id, SessionPhase.DELETED.value, tx.now, tx.now),
+    )
+
+
 # -- deletion
 
 
-def delete(tx: Transaction, namespace: str, session_id: str) -> str:
+def delete(tx: Transaction, namespace: str, session_id: str, reason: bytes | None = None) -> str:
     machine_id = find(tx.db, namespace, session_id).machine_id
     tx.db.execute(
         "UPDATE sessions SET phase = ?, status = NULL, agent = NULL, directory = NULL, title = NULL,"
@@ -321,7 +391,7 @@ def delete(tx: Transaction, namespace: str, session_id: str) -> str:
     tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
     # The sums keep what it used.
     tx.db.execute("UPDATE usage SET session_id = NULL WHERE session_id = ?", (session_id,))
-    tx.publish(namespace, "session-removed", session_id)
+    tx.publish(namespace, "session-removed", session_id, reason)
     return machine_id
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import logging
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,10 +13,13 @@ from typing import TypeVar
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.clock import Clock, now_ms
-from farsteer.core.errors import Unavailable
-from farsteer.core.queue import QueueItem
+from farsteer.core.errors import IdentityInUse
+from farsteer.core.foreign import HeldSession
+from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.retention import SessionRemoval
 from farsteer.core.session import SessionSpec, SessionState
-from farsteer.hub.feed import Feed, SyncEvent
+from farsteer.hub.feed import Feed
+from farsteer.hub.rules.lease import PROTOCOL_2, LeaseClaim, LeaseRefusal
 from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.rules.quota import NamespaceTotals
 from farsteer.hub.rules.view import SessionRow
@@ -24,46 +27,76 @@ from farsteer.hub.store.base import (
     AcceptedItem,
     AppendResult,
     AppendStatus,
+    Claim,
     ConnectedMachine,
     CopyProgress,
     FeedBounds,
     FeedPage,
+    KnownSessions,
     LogPage,
     PrioritizedItem,
     Resolution,
+    RetainedSession,
     RewindPoint,
     RewindResult,
     SeqRange,
     SessionFilter,
+    StoredBytes,
     StoredResponse,
     TokenRow,
+    UnloggedOutcome,
     UsageFilter,
 )
-from farsteer.hub.store.sqlite import copies, entries, items, log, machines, sessions, tokens, usage
+from farsteer.hub.store.sqlite import (
+    copies,
+    entries,
+    foreign,
+    items,
+    log,
+    machines,
+    retention,
+    sessions,
+    tokens,
+    usage,
+)
+from farsteer.hub.store.sqlite.database import StoreDatabase
+from farsteer.hub.store.sqlite.epoch import (
+    OpenedEpoch,
+    open_epoch,
+    read_last_seen,
+    start_epoch,
+)
 from farsteer.hub.store.sqlite.schema import MIGRATIONS
 from farsteer.hub.store.sqlite.transaction import Transaction, last_cursor
+from farsteer.hub.tasks import BackgroundTasks
 from farsteer.link.messages import EncodedEntry
+from farsteer.storage.failures import storage_error
+from farsteer.storage.free_space import read_space, size_of
 from farsteer.storage.readers import Readers
 from farsteer.storage.writer import Writer
 
 T = TypeVar("T")
 
+_logger = logging.getLogger(__name__)
 
-class SqliteStore:
+_NOTHING: Mapping[str, int] = {}
+
+
+class SqliteStore(StoreDatabase):
     """Use `SqliteStore.open`."""
 
     def __init__(
-        self, writer: Writer, readers: Readers, feed: Feed, epoch: str, clock: Clock, limits: QueueLimits
-    ) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._feed = feed
-        self._epoch = epoch
-        self._clock = clock
+        self, path: Path, writer: Writer, readers: Readers, feed: Feed, epoch: OpenedEpoch, clock: Clock,
+        limits: QueueLimits,
+    ) -> None:  # fmt: skip
+        super().__init__(path, writer, readers, feed, epoch, clock)
         self._limits = limits
-        self._purges: set[asyncio.Task[None]] = set()
+        self._purges = BackgroundTasks()
+        self._purging = asyncio.Lock()
         self._links: dict[tuple[str, str], int] = {}
-        """The link of each connected machine. In memory, since only this process uses the database."""
+        """The link of each connected machine. In memory, since only this process uses the database.
+
+        Set by transactions, so that nothing of an earlier link is stored after its machine has connected again."""
 
     @classmethod
     async def open(
@@ -71,18 +104,23 @@ class SqliteStore:
     ) -> SqliteStore:
         """Open or create the database, and end what an earlier run of the hub left unfinished.
 
-        Raises Unavailable if the file cannot be opened.
+        Raises Unavailable if the file cannot be opened, with code `database_damaged` if it is no whole database.
         """
         try:
             writer = await Writer.open(path, MIGRATIONS)
-        except sqlite3.DatabaseError as error:
-            raise Unavailable(f"{path} cannot be opened: {error}") from error
+        except sqlite3.Error as error:
+            raise storage_error(error, path) from error
         try:
-            store = cls(
-                writer, Readers(path), feed, await writer.run(_read_epoch), clock, limits or QueueLimits()
-            )
-            feed.start_at(await writer.run(last_cursor))
+            seen = await asyncio.to_thread(read_last_seen, path)
+            epoch = await writer.run(lambda db: open_epoch(db, path, seen))
+            store = cls(path, writer, Readers(path), feed, epoch, clock, limits or QueueLimits())
+            highest = await writer.run(last_cursor)
+            feed.start_at(highest)
+            store._epoch_file.write(epoch.epoch, highest)
             await store._recover_after_restart()
+        except sqlite3.Error as error:
+            await writer.close()
+            raise storage_error(error, path) from error
         except BaseException:
             await writer.close()
             raise
@@ -100,38 +138,10 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Wait for what was submitted. Purges that are not finished continue when the store is opened again."""
-        for task in self._purges:
-            task.cancel()
-        if self._purges:
-            await asyncio.wait(self._purges)
+        await self._purges.close(grace_seconds=0)
         await self._readers.close()
         await self._writer.close()
-
-    @property
-    def epoch(self) -> str:
-        return self._epoch
-
-    async def _submit(self, work: Callable[[Transaction], T]) -> asyncio.Future[T]:
-        published: list[SyncEvent] = []
-
-        def job(db: sqlite3.Connection) -> T:
-            published.clear()
-            return work(Transaction(db, self._epoch, self._clock(), published))
-
-        def publish(_: T) -> None:
-            if published:
-                self._feed.publish(published)
-
-        return await self._writer.submit(job, publish)
-
-    async def _change(self, work: Callable[[Transaction], T]) -> T:
-        try:
-            return await (await self._submit(work))
-        except sqlite3.OperationalError as error:
-            raise Unavailable(f"the hub cannot write to its database: {error}") from error
-
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._readers.run(work)
+        await self._epoch_file.close()
 
     # -- feed
 
@@ -165,13 +175,12 @@ class SqliteStore:
         *,
         link_id: int,
     ) -> asyncio.Future[AppendResult]:
-        if self._links.get((namespace, machine_id), link_id) != link_id:
-            refused = asyncio.get_running_loop().create_future()
-            refused.set_result(AppendResult(AppendStatus.STALE_LINK))
-            return refused
-        return await self._submit(
-            lambda tx: log.append(tx, namespace, machine_id, session_id, entries, state)
-        )
+        def append(tx: Transaction) -> AppendResult:
+            if self._links.get((namespace, machine_id), link_id) != link_id:
+                return AppendResult(AppendStatus.STALE_LINK)
+            return log.append(tx, namespace, machine_id, session_id, entries, state)
+
+        return await self._submit(append)
 
     async def read_page(
         self, namespace: str, session_id: str, *, limit: int, before: int | None, after: int | None
@@ -253,14 +262,44 @@ class SqliteStore:
         return machine_id
 
     def _start_purge(self, session_id: str) -> None:
-        task = asyncio.create_task(self._purge(session_id), name=f"purge of {session_id}")
-        self._purges.add(task)
-        task.add_done_callback(self._purges.discard)
+        self._purges.spawn_until_done(lambda: self._purge(session_id), f"purge of session {session_id}")
 
     async def _purge(self, session_id: str) -> None:
-        while not await self._change(lambda tx: sessions.purge(tx, session_id)):
-            pass
+        # One at a time: the steps of many would be committed together, and nothing else could be written meanwhile.
+        async with self._purging:
+            while not await self._change(lambda tx: sessions.purge(tx, session_id)):
+                pass
         await self._writer.erase()
+
+    # -- size
+
+    async def list_namespaces(self) -> list[str]:
+        return await self._read(retention.namespaces)
+
+    async def list_retained(self, namespace: str) -> list[RetainedSession]:
+        return await self._read(lambda db: retention.select(db, namespace))
+
+    async def measure_session(self, session_id: str) -> int:
+        return await self._read(lambda db: retention.measure(db, session_id))
+
+    async def remove_unused(self, removal: SessionRemoval) -> str | None:
+        machine_id = await self._change(lambda tx: retention.remove(tx, removal))
+        if machine_id is not None:
+            self._start_purge(removal.session_id)
+        return machine_id
+
+    async def measure(self) -> StoredBytes:
+        space = await self._read(read_space)
+        return StoredBytes(size_of(self._path), space.free_bytes, self._purges.is_running, not space.shrinks)
+
+    async def compact(self) -> None:
+        self._purges.spawn_until_done(self._compact, "compaction")
+
+    async def _compact(self) -> None:
+        async with self._purging:
+            await (await self._writer.erase())
+
+    # -- approvals and requests
 
     async def find_resolution(self, namespace: str, session_id: str, approval_id: str) -> Resolution | None:
         return await self._read(lambda db: sessions.resolution(db, namespace, session_id, approval_id))
@@ -276,19 +315,42 @@ class SqliteStore:
     ) -> UsageResponse:
         return await self._read(lambda db: usage.report(db, namespace, where, group_by, limit))
 
+    # -- sessions that only their machines know
+
+    async def list_foreign_sessions(self, namespace: str, machine_id: str) -> list[str]:
+        return await self._read(lambda db: foreign.select(db, namespace, machine_id))
+
+    async def adopt_session(self, namespace: str, held: HeldSession, *, limit: int | None = None) -> None:
+        await self._change(lambda tx: machines.adopt_session(tx, namespace, held, limit))
+
+    async def end_foreign_session(self, namespace: str, machine_id: str, session_id: str) -> None:
+        await self._change(lambda tx: machines.end_session(tx, namespace, machine_id, session_id))
+
     # -- queue items
 
-    async def accept_item(self, namespace: str, session_id: str, item: QueueItem) -> AcceptedItem:
-        return await self._change(lambda tx: items.accept(tx, namespace, session_id, item, self._limits))
+    async def accept_item(
+        self, namespace: str, session_id: str, item: QueueItem, claim: Claim | None = None
+    ) -> AcceptedItem:
+        return await self._change(
+            lambda tx: items.accept(tx, namespace, session_id, item, self._limits, claim)
+        )
 
     async def read_queue(self, namespace: str, session_id: str) -> tuple[QueueItem, ...]:
         return await self._read(lambda db: sessions.read_queue(db, namespace, session_id))
 
-    async def claim_items(self, session_id: str, link_id: int) -> list[QueueItem]:
-        return await self._change(lambda tx: items.claim(tx, session_id, link_id))
+    async def claim_items(
+        self, session_id: str, link_id: int, *, again: bool = False, limit: int | None = None
+    ) -> list[QueueItem]:
+        return await self._change(lambda tx: items.claim(tx, session_id, link_id, again=again, limit=limit))
 
     async def fail_item(self, session_id: str, item_id: str, reason: str) -> None:
         await self._change(lambda tx: items.fail(tx, session_id, item_id, reason))
+
+    async def settle_item(self, session_id: str, item_id: str, state: ItemState) -> bool:
+        return await self._change(lambda tx: items.settle(tx, session_id, item_id, state))
+
+    async def list_unlogged_outcomes(self, namespace: str, machine_id: str) -> list[UnloggedOutcome]:
+        return await self._read(lambda db: items.unlogged(db, namespace, machine_id))
 
     async def cancel_item(self, namespace: str, session_id: str, item_id: str) -> bool:
         return await self._change(lambda tx: items.cancel(tx, namespace, session_id, item_id))
@@ -311,16 +373,55 @@ class SqliteStore:
         await self._change(lambda tx: machines.enrol(tx, namespace, machine, key, limit))
 
     async def connect_machine(
-        self, namespace: str, machine: MachineInfo, sessions: Mapping[str, int], *, link_id: int
+        self,
+        namespace: str,
+        machine: MachineInfo,
+        sessions: Mapping[str, int],
+        held: Mapping[str, Collection[str]] | None = None,
+        *,
+        link_id: int,
+        claim: LeaseClaim = PROTOCOL_2,
+        confirmed: Mapping[str, int] = _NOTHING,
     ) -> ConnectedMachine:
-        self._links[namespace, machine.id] = link_id
-        return await self._change(lambda tx: machines.connect(tx, namespace, machine, sessions))
+        def connect(tx: Transaction) -> ConnectedMachine | LeaseRefusal:
+            # Before the lease is given, which is a newer one.
+            saw_more = machines.has_seen_more(tx.db, namespace, machine.id, confirmed, claim.last)
+            lease = machines.claim_lease(tx, namespace, machine.id, claim)
+            if isinstance(lease, LeaseRefusal):
+                return lease
+            self._links[namespace, machine.id] = link_id
+            if saw_more and not self._epoch_is_final:
+                _logger.warning(
+                    "machine %s has seen more than this database has, which was set back: a new epoch begins",
+                    machine.id,
+                )
+                tx.begin_epoch(start_epoch(tx.db))
+            return machines.connect(tx, namespace, machine, sessions, held, lease)
 
-    async def disconnect_machine(self, namespace: str, machine_id: str, *, link_id: int) -> None:
-        if self._links.get((namespace, machine_id)) != link_id:
-            return
-        del self._links[namespace, machine_id]
-        await self._change(lambda tx: machines.disconnect(tx, namespace, machine_id))
+        connected = await self._change(connect)
+        if isinstance(connected, LeaseRefusal):
+            raise IdentityInUse(connected.reason, retry_after=connected.retry_after, is_new=connected.is_new)
+        return connected
+
+    async def read_known_sessions(self, namespace: str, session_ids: Sequence[str]) -> KnownSessions:
+        return await self._read(lambda db: sessions.read_known(db, namespace, session_ids))
+
+    async def disconnect_machine(
+        self, namespace: str, machine_id: str, *, link_id: int, released: bool = False
+    ) -> None:
+        def disconnect(tx: Transaction) -> None:
+            if self._links.get((namespace, machine_id)) == link_id:
+                machines.disconnect(tx, namespace, machine_id, released=released)
+
+        await self._change(disconnect)
+        if self._links.get((namespace, machine_id)) == link_id:
+            del self._links[namespace, machine_id]
+
+    async def release_machine(self, namespace: str, machine_id: str) -> None:
+        await self._change(lambda tx: machines.release(tx, namespace, machine_id))
+
+    async def set_machine_problem(self, namespace: str, machine_id: str, problem: str | None) -> None:
+        await self._change(lambda tx: machines.set_problem(tx, namespace, machine_id, problem))
 
     async def list_machines(self, namespace: str) -> list[MachineView]:
         return await self._read(lambda db: machines.select(db, namespace))
@@ -353,9 +454,3 @@ class SqliteStore:
 
     async def record_token_use(self, token_id: str, at: int) -> None:
         await self._change(partial(tokens.record_use, token_id=token_id, at=at))
-
-
-def _read_epoch(db: sqlite3.Connection) -> str:
-    """Return the epoch, choosing one for a new database."""
-    db.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('epoch', ?)", (secrets.token_hex(6),))
-    return str(db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()[0])

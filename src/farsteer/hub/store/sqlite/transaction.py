@@ -16,13 +16,19 @@ _LATEST = 0
 class Transaction:
     """Runs in the writer's thread. What it publishes reaches the feed after the commit."""
 
-    __slots__ = ("_epoch", "_published", "db", "now")
+    __slots__ = ("begins_epoch", "db", "epoch", "now", "published")
 
-    def __init__(self, db: sqlite3.Connection, epoch: str, now: int, published: list[SyncEvent]) -> None:
+    def __init__(self, db: sqlite3.Connection, epoch: str, now: int) -> None:
         self.db = db
         self.now = now
-        self._epoch = epoch
-        self._published = published
+        self.epoch = epoch
+        self.begins_epoch = False
+        """The epoch is a new one."""
+        self.published: list[SyncEvent] = []
+
+    def begin_epoch(self, epoch: str) -> None:
+        """Give the cursors of this epoch from now on, which the caller has stored."""
+        self.epoch, self.begins_epoch = epoch, True
 
     def publish(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
         self._publish(namespace, type, subject, None, payload)
@@ -45,7 +51,7 @@ class Transaction:
             ],
         )
         numbered = [(cursor, body) for cursor, (_, body) in enumerate(entries, first)]
-        self._published += message_events(namespace, session_id, self._epoch, numbered)
+        self.published += message_events(namespace, session_id, self.epoch, numbered)
 
     def _publish(
         self, namespace: str, type: str, subject: str, seq: int | None, payload: bytes | None
@@ -56,9 +62,7 @@ class Transaction:
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (cursor, namespace, type, subject, seq, self.now, payload),
         )
-        self._published.append(
-            sync_event(namespace, type, subject, payload, epoch=self._epoch, cursor=cursor)
-        )
+        self.published.append(sync_event(namespace, type, subject, payload, epoch=self.epoch, cursor=cursor))
 
     def _next_cursor(self) -> int:
         """One writer and a last row that is never deleted (see `schema`) make this unique."""

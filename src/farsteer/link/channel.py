@@ -1,0 +1,289 @@
+"""A link over a websocket, the same at both ends: messages share it fairly, whatever their size and its speed.
+
+A short message is one frame that is sent at once. Others wait for their turn and for the `Window`; those that are
+longer than a chunk travel as transfers (`link/transfers.py`), a part at each turn. Peers of protocol 2 get each message
+whole. So do the messages of the handshake, because nothing else is sent meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from hashlib import sha256
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from farsteer.core.errors import TooLarge
+from farsteer.core.wire import encode
+from farsteer.link import transfers
+from farsteer.link.frames import encode_frame
+from farsteer.link.messages import (
+    MAX_FRAME,
+    Call,
+    Challenge,
+    Deltas,
+    Events,
+    Hello,
+    Proof,
+    Refused,
+    Reply,
+    ToHub,
+    ToRunner,
+    UnknownCall,
+    Welcome,
+)
+from farsteer.link.transfers import Announcement, FrameKind, IncomingTransfers, UnfinishedTransfers
+from farsteer.link.transport import LARGEST_BATCH, LinkClosed
+from farsteer.link.window import Window
+
+Out = TypeVar("Out", bound=ToHub | ToRunner)
+In = TypeVar("In", bound=ToHub | ToRunner)
+
+_SHORT_BYTES = 4 * 1024
+_WHOLE_BYTES = 16 * 1024
+"""A shorter message is sent in one frame even if that is more than a chunk: a transfer costs a round trip."""
+_HASHED_AT_ONCE = 1024 * 1024
+"""The digest of a longer payload is calculated in a thread."""
+_WHOLE = Hello | Challenge | Proof | Welcome | Refused
+_BULK = Events | Deltas
+"""These wait for their turn even if they are short: there may be any number of them."""
+
+
+class Channel(ABC, Generic[Out, In]):
+    """Implements `Transport` over a connection that carries frames."""
+
+    def __init__(self, token_digest: bytes) -> None:
+        self._token_digest = token_digest
+        self._window: Window | None = None
+        self._incoming: IncomingTransfers | None = None
+        self._turn = asyncio.Lock()
+        self._window_moved = asyncio.Event()
+        self._transfer_slots = asyncio.Semaphore(transfers.MAX_SENT_TRANSFERS)
+        self._transfer_numbers = itertools.count(1)
+        self._offsets: dict[int, asyncio.Future[int]] = {}
+        """Where the receiver wants each announced transfer to begin."""
+        self._cancelling: set[asyncio.Task[None]] = set()
+        self._written = 0
+        self._accepted = 0
+        self._closed: LinkClosed | None = None
+
+    # What a kind of connection implements.
+
+    @abstractmethod
+    async def _write(self, frame: bytes) -> None:
+        """Send a frame. Waits while the connection is full. Raises LinkClosed."""
+
+    @abstractmethod
+    async def _read(self) -> bytes:
+        """Return the next frame. Raises LinkClosed."""
+
+    @abstractmethod
+    async def _decode(self, frame: bytes) -> In: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+    @abstractmethod
+    def _unsent_bytes(self) -> int:
+        """Return the number of bytes that the kernel has not taken yet."""
+
+    @property
+    @abstractmethod
+    def received_bytes(self) -> int: ...
+
+    # `Transport`.
+
+    @property
+    def token_digest(self) -> bytes:
+        return self._token_digest
+
+    @property
+    def batch_bytes(self) -> int:
+        return LARGEST_BATCH if self._window is None else self._window.chunk
+
+    @property
+    def unread(self) -> object | None:
+        if self._window is not None and self._window.unread is not None:
+            return "mark", self._window.unread
+        unsent = self._unsent_bytes()
+        # Not less than before: a frame has more bytes than were counted.
+        self._accepted = max(self._accepted, self._written - unsent)
+        return ("bytes", self._accepted) if unsent else None
+
+    async def start_transfers(self, unfinished: UnfinishedTransfers, sender: str) -> None:
+        self._window = Window()
+        self._incoming = IncomingTransfers(unfinished, sender)
+        await self._send_mark(self._window)  # measures the link while it is empty
+
+    def is_arriving(self, call_id: int | None, since: float) -> bool:
+        return self._incoming is not None and self._incoming.is_arriving(call_id, since)
+
+    async def send(self, message: Out) -> None:
+        window = self._window
+        if window is None or isinstance(message, _WHOLE):
+            await self._send_frame(encode_frame(message))
+            return
+        frame = encode(message)
+        if len(frame) <= _SHORT_BYTES and not isinstance(message, _BULK):
+            await self._send_frame(frame)
+        elif len(frame) <= max(2 * window.chunk, _WHOLE_BYTES):
+            async with self._turn:
+                await self._send_in_window(window, frame)
+        else:
+            await self._transfer(window, message, frame)
+
+    async def receive(self) -> In:
+        while True:
+            try:
+                frame = await self._read()
+                if self._window is None or not frame or frame[0] > max(FrameKind):
+                    return await self._decode(frame)
+                message = await self._handle(frame)
+            except LinkClosed as closed:
+                self._fail(closed)
+                raise
+            if message is not None:
+                return message
+
+    async def close(self) -> None:
+        self._fail(LinkClosed("the link is closed"))
+        await self._close()
+
+    # Sending.
+
+    async def _send_frame(self, frame: bytes) -> None:
+        if self._closed is not None:
+            raise LinkClosed(str(self._closed))
+        self._written += len(frame)
+        await self._write(frame)
+
+    async def _send_in_window(self, window: Window, frame: bytes) -> None:
+        """Send a frame once there is room for it. The caller has the turn."""
+        while window.is_full and self._closed is None:
+            self._window_moved.clear()
+            await self._window_moved.wait()
+        window.add(len(frame))
+        await self._send_frame(frame)
+        if window.is_mark_due:
+            await self._send_mark(window)
+
+    async def _send_mark(self, window: Window) -> None:
+        number = window.mark(asyncio.get_running_loop().time())
+        await self._send_frame(transfers.pack_number(FrameKind.MARK, number))
+
+    async def _transfer(self, window: Window, message: Out, frame: bytes) -> None:
+        call_id = 0
+        if isinstance(message, Call | Reply):
+            call_id, frame = message.id, encode(replace(message, id=0))
+        if len(frame) > MAX_FRAME:
+            raise _too_large(len(frame), MAX_FRAME)
+        if len(frame) > _HASHED_AT_ONCE:
+            digest = await asyncio.to_thread(_digest, frame)
+        else:
+            digest = _digest(frame)
+        async with self._transfer_slots:
+            one = Announcement(next(self._transfer_numbers), len(frame), digest, call_id)
+            try:
+                await self._send_parts(window, one, memoryview(frame))
+            except asyncio.CancelledError:
+                self._cancel(one.number)
+                raise
+
+    async def _send_parts(self, window: Window, one: Announcement, payload: memoryview) -> None:
+        accepted = self._offsets[one.number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send_frame(transfers.pack_announcement(one))
+            offset = await accepted
+        finally:
+            del self._offsets[one.number]
+        while offset < one.size:
+            # Others get their turn between two parts.
+            async with self._turn:
+                part = payload[offset : offset + window.chunk]
+                await self._send_in_window(window, transfers.pack_part(one.number, part))
+            offset += len(part)
+
+    def _cancel(self, number: int) -> None:
+        """Tell the receiver that a transfer does not go on."""
+
+        async def send() -> None:
+            with suppress(LinkClosed):
+                await self._send_frame(transfers.pack_number(FrameKind.CANCEL, number))
+
+        if self._closed is None:
+            task = asyncio.create_task(send())
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+    # Receiving.
+
+    async def _handle(self, frame: bytes) -> In | None:
+        """Handle a frame that is not JSON. Returns the message that it completes."""
+        assert self._window is not None
+        assert self._incoming is not None
+        match frame[0]:
+            case FrameKind.MARK:
+                number = transfers.unpack_number(frame)
+                await self._send_frame(transfers.pack_number(FrameKind.MARK_READ, number))
+            case FrameKind.MARK_READ:
+                number = transfers.unpack_number(frame)
+                self._window.confirm(number, asyncio.get_running_loop().time())
+                self._window_moved.set()
+            case FrameKind.ANNOUNCE:
+                await self._answer(self._incoming.announce(transfers.unpack_announcement(frame)))
+            case FrameKind.ACCEPT | FrameKind.REFUSE:
+                self._set_offset(frame)
+            case FrameKind.PART:
+                complete = self._incoming.add(*transfers.unpack_part(frame))
+                if complete is not None:
+                    await self._answer(self._incoming.accept())
+                    return await self._assemble(*complete)
+            case FrameKind.CANCEL:
+                self._incoming.cancel(transfers.unpack_number(frame))
+                await self._answer(self._incoming.accept())
+            case _:
+                raise LinkClosed("received an invalid link frame")
+        return None
+
+    def _set_offset(self, frame: bytes) -> None:
+        number, value = transfers.unpack_value(frame)
+        accepted = self._offsets.get(number)
+        if accepted is None or accepted.done():
+            return  # it was cancelled
+        if frame[0] == FrameKind.REFUSE:
+            accepted.set_exception(_too_large(None, value))
+        else:
+            accepted.set_result(value)
+
+    async def _answer(self, frames: Iterable[bytes]) -> None:
+        for frame in frames:
+            await self._send_frame(frame)
+
+    async def _assemble(self, one: Announcement, payload: bytes) -> In:
+        message = await self._decode(payload)
+        has_id = isinstance(message, Call | Reply | UnknownCall)
+        return replace(message, id=one.call_id) if has_id else message
+
+    def _fail(self, closed: LinkClosed) -> None:
+        """Wake whoever waits to send, and keep what has arrived. Idempotent."""
+        if self._closed is None:
+            self._closed = closed
+        if self._incoming is not None:
+            self._incoming.close()
+        self._window_moved.set()
+        for accepted in self._offsets.values():
+            if not accepted.done():
+                accepted.set_exception(LinkClosed(str(closed)))
+
+
+def _digest(payload: bytes) -> bytes:
+    return sha256(payload).digest()
+
+
+def _too_large(size: int | None, limit: int) -> TooLarge:
+    message = f"a link carries messages of at most {limit} bytes"
+    return TooLarge(message, limit=limit) if size is None else TooLarge(message, limit=limit, size=size)
