@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -26,12 +27,16 @@ THIS_VERSION = Path(__file__).parents[2] / "src"
 class Daemon:
     """One process. It can be restarted, with the source of another version too."""
 
-    def __init__(self, root: Path, name: str, *options: str, source: Path = THIS_VERSION) -> None:
+    def __init__(
+        self, root: Path, name: str, *options: str, source: Path = THIS_VERSION, prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix` is a program and its arguments that executes the rest of its command line, such as nsenter."""
         self.root = root
         self.home = root / name
         self.log = root / f"{name}.log"
         self._options = options
         self._source = source
+        self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, source: Path | None = None) -> Self:
@@ -43,7 +48,7 @@ class Daemon:
         }  # fmt: skip
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "farsteer.cli.main", *self._options],
+                [*self._prefix, sys.executable, "-m", "farsteer.cli.main", *self._options],
                 env=environment, cwd=self.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         return self
@@ -68,18 +73,28 @@ class Daemon:
 class Daemons:
     """A hub and any number of runners below one directory, and a client of the hub."""
 
-    def __init__(self, root: Path, port: int, *, hub_source: Path = THIS_VERSION) -> None:
+    def __init__(
+        self, root: Path, port: int, *, host: str = "127.0.0.1", hub_source: Path = THIS_VERSION
+    ) -> None:
         self.root = root
-        self.url = f"http://127.0.0.1:{port}"
-        self.client = AsyncClient(self.url, TOKEN)
-        self.hub = Daemon(root, "hub", "hub", "--port", str(port), source=hub_source)
+        self.url = f"http://{host}:{port}"
+        self.client = AsyncClient(self.url, TOKEN, allow_insecure=True)
+        self.hub = Daemon(root, "hub", "hub", "--host", host, "--port", str(port), source=hub_source)
         self._all = [self.hub]
         self.directory = root / "work"
         self.directory.mkdir()
 
-    def runner(self, name: str = "runner", *options: str, source: Path = THIS_VERSION) -> Daemon:
-        """Return a runner that is not started yet."""
-        runner = Daemon(self.root, name, "runner", "--hub", self.url, *options, source=source)
+    def runner(
+        self,
+        name: str = "runner",
+        *options: str,
+        source: Path = THIS_VERSION,
+        hub: str | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Daemon:
+        """Return a runner that is not started yet. `hub` is its way to the hub, if that is not the direct one."""
+        options = ("runner", "--hub", hub or self.url, *options)
+        runner = Daemon(self.root, name, *options, source=source, prefix=prefix)
         self._all.append(runner)
         return runner
 

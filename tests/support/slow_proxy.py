@@ -1,4 +1,7 @@
-"""A TCP proxy with a rate for each direction and small buffers of its own, which counts bytes and can cut its links."""
+"""A TCP proxy with a rate for each direction and small buffers of its own.
+
+It counts bytes, can cut its links, and can forward nothing for a time without closing them.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,10 @@ class SlowProxy:
     connections: int = 0
     """How many connections there have been."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _forwarding: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self._forwarding.set()
 
     @property
     def url(self) -> str:
@@ -51,6 +58,14 @@ class SlowProxy:
 
     def limit(self, rate: float | None) -> None:
         self.up.rate = self.down.rate = rate
+
+    def hold(self) -> None:
+        """Forward nothing any more, neither bytes nor the end of a connection. New connections are accepted."""
+        self._forwarding.clear()
+
+    def release(self) -> None:
+        """Forward what was held, as a network does that repeats what was lost, and go on."""
+        self._forwarding.set()
 
     async def cut(self) -> None:
         """Break all connections. New ones are accepted."""
@@ -74,11 +89,12 @@ class SlowProxy:
             client.setblocking(False)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             server.setblocking(False)
+            await self._forwarding.wait()
             with suppress(OSError):
                 await loop.sock_connect(server, ("127.0.0.1", self.target))
                 pipes = [
-                    asyncio.create_task(_pipe(client, server, self.up)),
-                    asyncio.create_task(_pipe(server, client, self.down)),
+                    asyncio.create_task(self._pipe(client, server, self.up)),
+                    asyncio.create_task(self._pipe(server, client, self.down)),
                 ]
                 try:
                     await asyncio.wait(pipes, return_when=asyncio.FIRST_COMPLETED)
@@ -86,6 +102,16 @@ class SlowProxy:
                     for pipe in pipes:
                         pipe.cancel()
                     await asyncio.gather(*pipes, return_exceptions=True)
+
+    async def _pipe(self, source: socket.socket, target: socket.socket, direction: Direction) -> None:
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):
+            while data := await loop.sock_recv(source, _PIECE if direction.rate else 1024 * 1024):
+                await direction.take(len(data))
+                await self._forwarding.wait()
+                direction.passed += len(data)
+                await loop.sock_sendall(target, data)
+        await self._forwarding.wait()
 
 
 def _small(one: socket.socket) -> socket.socket:
@@ -95,14 +121,6 @@ def _small(one: socket.socket) -> socket.socket:
     # Segments as on a network. Those of the loopback interface would be larger than the buffers.
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT)
     return one
-
-
-async def _pipe(source: socket.socket, target: socket.socket, direction: Direction) -> None:
-    loop = asyncio.get_running_loop()
-    while data := await loop.sock_recv(source, _PIECE if direction.rate else 1024 * 1024):
-        await direction.take(len(data))
-        direction.passed += len(data)
-        await loop.sock_sendall(target, data)
 
 
 @asynccontextmanager
