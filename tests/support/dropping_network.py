@@ -119,7 +119,7 @@ async def namespace_network() -> AsyncGenerator[NamespaceNetwork]:
         yield network
     finally:
         # The end of its input ends it.
-        await holder.communicate()
+        await holder.communicate(b"")
 
 
 def _is_apart(holder: Process) -> bool:
