@@ -5,12 +5,15 @@ from __future__ import annotations
 import shutil
 import signal
 import socket
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from farsteer.cli.commands.doctor import Grade, check_lease
+from farsteer.core.queue import ItemState
 from tests.support.daemons import Daemon, Daemons
 from tests.support.eventually import eventually
 
@@ -19,6 +22,7 @@ pytestmark = pytest.mark.faults
 REFUSED = "the hub refuses this machine"
 CONNECTED = "This machine is connected"
 MESSAGES = 40
+HOLD = "run until test -e go; do sleep 0.05; done"
 
 
 def copy_home(original: Daemon, copy: Daemon) -> None:
@@ -61,6 +65,58 @@ async def test_a_cloned_home_runs_no_message_twice_and_says_why(tmp_path: Path, 
         await daemons.say(sessions[0], "to the clone")
         assert daemons.received(first).count("to the clone") == 0
         assert daemons.received(clone).count("to the clone") == 1
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+async def test_a_clone_with_waiting_messages_runs_none_of_them_again(
+    tmp_path: Path, free_port: int, *, killed: bool
+) -> None:
+    async with Daemons(tmp_path, free_port) as daemons:
+        client = daemons.client
+        first, clone = daemons.runner("first").start(), daemons.runner("clone")
+        await daemons.wait_until_connected()
+        sessions = [(await client.start(daemons.directory, agent="demo", yolo=True)).id for _ in range(2)]
+        names = [f"message-{number}" for number in range(MESSAGES)]
+        sent: dict[str, set[str]] = {}
+        for session, part in zip(sessions, (names[::2], names[1::2]), strict=True):
+            await client.send(session, HOLD)
+            sent[session] = {(await client.send(session, f"say {name}", local_id=name)).id for name in part}
+
+        async def all_wait_at_the_runner() -> bool:
+            waiting = [one for session in sessions for one in await client.queue(session)]
+            return [one.state for one in waiting].count(ItemState.QUEUED) == MESSAGES
+
+        await eventually(all_wait_at_the_runner, 30)
+        await eventually(lambda: daemons.received(first) == [HOLD] * 2, 30)
+        if killed:
+            await first.stop(signal.SIGKILL)
+        copy_home(first, clone)
+        assert waiting_in_journal(clone) == MESSAGES
+        clone.start()
+        if killed:
+            first.start()
+        await clone.wait_for_log(REFUSED)
+        (daemons.directory / "go").touch()
+        for session, items in sent.items():
+            await daemons.wait_until_delivered(session, items)
+        assert Counter(daemons.received(first)) == Counter([HOLD, HOLD, *names])
+
+        # The clone gets the machine, and its journal still has all of them.
+        await first.stop()
+        await clone.wait_for_log(CONNECTED)
+        for session in sessions:
+            await daemons.say(session, f"to the clone-{session}")
+            assert await client.queue(session) == []
+        expected = [f"to the clone-{session}" for session in sessions]
+        assert Counter(daemons.received(clone)) == Counter([HOLD, HOLD, *expected])
+        assert Counter(daemons.received(first)) == Counter([HOLD, HOLD, *names])
+
+
+def waiting_in_journal(runner: Daemon) -> int:
+    """Return how many messages wait in the journal of a runner."""
+    with closing(sqlite3.connect(runner.home / "runner.db")) as db:
+        [(count,)] = db.execute("SELECT count(*) FROM messages").fetchall()
+    return count
 
 
 async def test_a_killed_runner_gets_in_again_at_once_and_a_copy_of_it_does_not(
