@@ -1,7 +1,8 @@
 """Measures how long the event loop of a process is blocked.
 
 `python -m tests.support.stalls FILE COMMAND…` runs a command of farsteer and writes every stall of its event loop to a
-file. `watched_hub` starts a hub in this way. `StallProbe` measures the event loop of the calling process.
+file. `watched_hub` and `watched_runner` start a hub and a runner in this way. `StallProbe` measures the event loop of
+the calling process.
 """
 
 from __future__ import annotations
@@ -112,18 +113,18 @@ def run(report_file: Path, command: list[str]) -> int:
         return main()
 
 
-class WatchedHub:
-    """A hub in its own process, with its stalls, its memory and its log."""
+class WatchedProcess:
+    """A hub or a runner in its own process, with its stalls, its memory and its log."""
 
     def __init__(self, root: Path, process: subprocess.Popen[str]) -> None:
         self.root = root
+        self.home = root / "home"
         self.process = process
-        self.url = ""
 
     def stalls(self, since: float = 0.0) -> list[Stall]:
         """Return the stalls that ended after `since`, the longest first.
 
-        A stall is known when it has ended: wait for an answer of the hub before this is called.
+        A stall is known when it has ended: wait for an answer of the process before this is called.
         """
         lines = (self.root / "stalls").read_bytes().splitlines()
         found = [msgspec.json.decode(line, type=Stall) for line in lines]
@@ -147,6 +148,10 @@ class WatchedHub:
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
 
+class WatchedHub(WatchedProcess):
+    url = ""
+
+
 @asynccontextmanager
 async def watched_hub(
     root: Path, *options: str, command: str = "up", module: str = "tests.support.stalls"
@@ -155,25 +160,42 @@ async def watched_hub(
 
     `module` is run instead of this one.
     """
-    home = root / "home"
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (root / "stalls").touch()
-    process = _spawn(root, home, module, [command, "--port", "0", *options])
-    hub = WatchedHub(root, process)
+    hub = WatchedHub(root, _spawn(root, module, [command, "--port", "0", *options]))
+    async with _running(hub, "ready at ") as line:
+        hub.url = line.partition("ready at ")[2].partition(",")[0]
+        yield hub
+
+
+@asynccontextmanager
+async def watched_runner(
+    root: Path, hub: WatchedHub, *, module: str = "tests.support.stalls"
+) -> AsyncGenerator[WatchedProcess]:
+    """Start a runner that is connected to the hub over a websocket."""
+    runner = WatchedProcess(root, _spawn(root, module, ["runner", "--hub", hub.url]))
+    async with _running(runner, "connected to "):
+        yield runner
+
+
+@asynccontextmanager
+async def _running(watched: WatchedProcess, announcement: str) -> AsyncGenerator[str]:
+    """Wait for the line that says that it is ready, and end the process at the end."""
+    process = watched.process
     try:
         assert process.stdout is not None
         async with asyncio.timeout(_SECONDS):
             line = await asyncio.to_thread(process.stdout.readline)
-        assert "ready at " in line, line + hub.log
-        hub.url = line.partition("ready at ")[2].partition(",")[0]
-        yield hub
+        assert announcement in line, line + watched.log
+        yield line
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(process.communicate, None, _SECONDS)
 
 
-def _spawn(root: Path, home: Path, module: str, command: list[str]) -> subprocess.Popen[str]:
+def _spawn(root: Path, module: str, command: list[str]) -> subprocess.Popen[str]:
+    home = root / "home"
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (root / "stalls").touch()
     environment = {
         "PATH": os.environ["PATH"], "PYTHONPATH": str(_ROOT), "HOME": str(root), "FARSTEER_HOME": str(home),
         "CLI_API_TOKEN": TOKEN,
