@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from unittest.mock import AsyncMock
 
@@ -230,6 +230,42 @@ async def test_the_state_comes_with_the_last_entry_only(harness: LinkHarness) ->
         await peer.receive()
     assert peer.seqs[-1] == peer.state.seq == 2501
     assert peer.state.title == "named"
+
+
+COMMANDS = (ev.SlashCommand("test", "Run the tests"),)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+async def test_commands_are_sent_once_over_a_link_and_when_they_change(
+    harness: LinkHarness, protocol: int
+) -> None:
+    def change(event: ev.SessionEvent) -> Awaitable[None]:
+        harness.log.add(event)
+        return harness.log.flush()
+
+    async def next_state(peer: HubLink) -> tuple[str | None, tuple[ev.SlashCommand, ...], bool]:
+        while not isinstance(message := await peer.receive(), Events) or message.state is None:
+            pass
+        return message.state.title, message.state.commands, message.keeps_commands
+
+    def unchanged(title: str) -> object:
+        """A hub of protocol 2 gets whole states."""
+        return (title, (), True) if protocol == 3 else (title, COMMANDS, False)
+
+    await change(ev.CommandsUpdate(commands=COMMANDS))
+    peer = await harness.hub.welcome(protocol=protocol)
+    assert await next_state(peer) == (None, COMMANDS, False)
+    await change(ev.TitleUpdate(title="a"))
+    assert await next_state(peer) == unchanged("a")
+    await change(ev.CommandsUpdate(commands=()))
+    assert await next_state(peer) == ("a", (), False)
+    await change(ev.CommandsUpdate(commands=COMMANDS))
+    assert await next_state(peer) == ("a", COMMANDS, False)
+    await change(ev.TitleUpdate(title="b"))
+    assert await next_state(peer) == unchanged("b")
+    await peer.link.close()
+    again = await harness.hub.welcome(acked={SESSION: 5}, protocol=protocol)
+    assert await next_state(again) == ("b", COMMANDS, False)
 
 
 async def test_deltas_are_not_stored_and_merge_while_the_link_is_busy(harness: LinkHarness) -> None:

@@ -88,6 +88,31 @@ async def test_the_settled_items_of_an_earlier_version_are_known(tmp_path: Path)
     await journal.close()
 
 
+COMMANDS = (ev.SlashCommand("test", "Run the tests"),)
+
+
+async def test_commands_are_written_when_they_change_and_belong_to_the_state(journal: Journal) -> None:
+    await journal.append(replace(STATE, seq=1), JournalBatch(commands=encode(COMMANDS)))
+    await journal.append(replace(STATE, seq=2, commands=COMMANDS), JournalBatch())
+    (stored,) = await journal.load()
+    assert stored.state == replace(STATE, seq=2, commands=COMMANDS)
+    await journal.append(replace(STATE, seq=3), JournalBatch(commands=encode(())))
+    (stored,) = await journal.load()
+    assert stored.state == replace(STATE, seq=3)
+
+
+async def test_the_commands_of_an_earlier_version_are_known(tmp_path: Path) -> None:
+    state = replace(STATE, seq=4, commands=COMMANDS)
+    with closing(connect(tmp_path / "runner.db")) as db:
+        migrate(db, MIGRATIONS[:6])
+        db.execute("INSERT INTO sessions VALUES (?, ?, ?)", (SESSION, encode(SPEC), encode(state)))
+    journal = await Journal.open(tmp_path / "runner.db")
+    await journal.append(replace(state, seq=5), JournalBatch())
+    (stored,) = await journal.load()
+    assert stored.state == replace(state, seq=5)
+    await journal.close()
+
+
 async def test_of_a_restored_session_only_what_belongs_to_its_state_stays(
     journal: Journal, tmp_path: Path
 ) -> None:

@@ -100,6 +100,8 @@ class Events(LinkMessage, tag="events"):
     entries: list[EncodedEntry] = msgspec.field(name="items")
     state: SessionState | None = None
     """The session's state after the last entry, if it changed."""
+    keeps_commands: bool = False
+    """The state has no commands, because they are those of an earlier state on this link. Protocol 3."""
 
 
 class Deltas(LinkMessage, tag="deltas"):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError, Unavailable
-from farsteer.core.events import DeltaKind, Notice, QueueUpdate, decode_entry, make_entry
+from farsteer.core.events import DeltaKind, Notice, QueueUpdate, SlashCommand, decode_entry, make_entry
 from farsteer.core.ids import is_uuid
 from farsteer.core.queue import Attachment, ItemState, QueueItem
 from farsteer.core.session import SessionSpec, SessionState, bounded
@@ -42,7 +43,7 @@ def _move_messages(db: sqlite3.Connection) -> None:
                 "SELECT attachments FROM payloads WHERE session = ? AND item = ?", (session, item.id)
             ).fetchone()
             attachments = item.attachments if row is None else decode(row[0], tuple[Attachment, ...])
-            message = msgspec.structs.replace(item, attachments=attachments)
+            message = replace(item, attachments=attachments)
             db.execute(
                 "INSERT INTO messages (session, item, body) VALUES (?, ?, ?)",
                 (session, item.id, encode(message)),
@@ -85,10 +86,29 @@ def _key(id: str) -> bytes:
     return bytes.fromhex(id.replace("-", "")) if is_uuid(id) else id.encode()
 
 
+def _move_commands(db: sqlite3.Connection) -> None:
+    """Move the agents' commands out of the states, which are written with every change."""
+    db.execute("CREATE TABLE commands (session TEXT PRIMARY KEY, body BLOB NOT NULL)")
+    for session, encoded in db.execute("SELECT id, state FROM sessions").fetchall():
+        try:
+            state = decode(encoded, SessionState)
+        except (msgspec.DecodeError, TypeError):
+            continue  # it is set aside when it is loaded
+        db.execute("UPDATE sessions SET state = ? WHERE id = ?", (_encode_state(state), session))
+        db.execute(_INSERT_COMMANDS, (session, encode(state.commands)))
+
+
+def _encode_state(state: SessionState) -> bytes:
+    """Return the state as it is stored: without the commands, which change rarely and are most of it."""
+    return encode(replace(state, commands=()))
+
+
+_INSERT_COMMANDS = "INSERT OR REPLACE INTO commands (session, body) VALUES (?, ?)"
 _INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (session, item, state, seq) VALUES (?, ?, ?, ?)"
 
-# Table `outbox` holds the entries that the hub has not confirmed, `messages` those of people that wait in the queue,
-# `outcomes` the items that have their outcome, for the life of the session: about 60 bytes each.
+# Table `commands` has the part of the states that changes rarely, `outbox` the entries that the hub has not confirmed,
+# `messages` those of people that wait in the queue, `outcomes` the items that have their outcome, for the life of the
+# session: about 60 bytes each.
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         1,
@@ -128,6 +148,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(4, _move_messages),
     Migration(5, "DROP TABLE payloads;"),
     Migration(6, _move_settled),
+    Migration(7, _move_commands),
 )
 
 
@@ -175,12 +196,15 @@ class JournalBatch:
     """Encoded `QueueItem`s that begin to wait, by their ids."""
     finished_drafts: list[DraftKey] = field(default_factory=list[DraftKey])
     """Drafts that are no longer needed."""
+    commands: bytes | None = None
+    """The agent's commands, encoded, if they have changed."""
 
     def extend(self, other: JournalBatch) -> None:
         self.entries += other.entries
         self.outcomes += other.outcomes
         self.messages |= other.messages
         self.finished_drafts += other.finished_drafts
+        self.commands = self.commands if other.commands is None else other.commands
 
 
 class Journal:
@@ -232,11 +256,17 @@ class Journal:
             ):
                 delta = DraftDelta(DraftKey(DeltaKind(kind), message), start, text.decode(errors="replace"))
                 deltas.setdefault(session, []).append(delta)
+            known_commands = dict(db.execute("SELECT session, body FROM commands").fetchall())
             sessions: list[StoredSession] = []
             for id, spec, state in rows:
                 try:
                     decoded_spec = decode_row(spec, SessionSpec, "sessions", id, id)
                     decoded = decode_row(state, SessionState, "sessions", id, id)
+                    if id in known_commands:
+                        commands = decode_row(
+                            known_commands[id], tuple[SlashCommand, ...], "commands", id, id
+                        )
+                        decoded = replace(decoded, commands=commands)
                 except DamagedRow as row:
                     self._set_aside(db, row)
                     continue
@@ -267,13 +297,16 @@ class Journal:
                 )
             db.execute(f"DELETE FROM {table} WHERE session = ?", (session,))  # noqa: S608
         db.execute("DELETE FROM drafts WHERE session = ?", (session,))
+        db.execute("DELETE FROM commands WHERE session = ?", (session,))
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
 
     async def create_session(self, spec: SessionSpec, state: SessionState) -> None:
-        row = (spec.id, encode(spec), encode(state))
+        row = (spec.id, encode(spec), _encode_state(state))
+        commands = encode(state.commands)
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO sessions (id, spec, state) VALUES (?, ?, ?)", row)
+            db.execute(_INSERT_COMMANDS, (spec.id, commands))
 
         await self._write(write)
 
@@ -284,11 +317,13 @@ class Journal:
 
         Of the messages that wait and the drafts only those stay that the given sessions have.
         """
-        rows = [(one.spec.id, encode(one.spec), encode(one.state)) for one in sessions]
+        rows = [(one.spec.id, encode(one.spec), _encode_state(one.state)) for one in sessions]
+        commands = [(one.spec.id, encode(one.state.commands)) for one in sessions]
         settled = [(_key(session), _key(item), state.value, seq) for session, (item, state, seq) in outcomes]
 
         def write(db: sqlite3.Connection) -> None:
             db.executemany("INSERT OR REPLACE INTO sessions (id, spec, state) VALUES (?, ?, ?)", rows)
+            db.executemany(_INSERT_COMMANDS, commands)
             for one in sessions:
                 id = one.spec.id
                 db.execute("DELETE FROM outbox WHERE session = ?", (id,))
@@ -309,7 +344,7 @@ class Journal:
         """Commit `batch`, the state after it and new draft text. Returns when they are on the disk."""
         id = state.id
         messages = [(id, item, message) for item, message in batch.messages.items()]
-        body = encode(state)
+        body = _encode_state(state)
         entries = [(id, entry.seq, entry.kind, bytes(entry.body)) for entry in batch.entries]
         drafted = [
             (id, key.kind.value, key.message_id, start, text.encode(errors="replace"))
@@ -322,6 +357,8 @@ class Journal:
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
             db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", entries)
+            if batch.commands is not None:
+                db.execute(_INSERT_COMMANDS, (id, batch.commands))
             if messages:
                 db.executemany("INSERT INTO messages (session, item, body) VALUES (?, ?, ?)", messages)
             if finished_drafts:
@@ -446,6 +483,7 @@ class Journal:
                 "DELETE FROM outbox WHERE session = ?",
                 "DELETE FROM messages WHERE session = ?",
                 "DELETE FROM drafts WHERE session = ?",
+                "DELETE FROM commands WHERE session = ?",
                 "DELETE FROM sessions WHERE id = ?",
             ):
                 db.execute(statement, (session,))

@@ -302,13 +302,13 @@ class LinkClient:
             session.refill(fill_gap(id, session.sent, last, stored))
             entries = session.pop_buffer(max_bytes)
         last = entries[-1].seq if entries else session.sent
-        state = None
+        state, keeps_commands = None, False
         # A large entry goes alone, so that it is the same message over the next link.
         is_large = len(entries) == 1 and len(entries[0].body) > max_bytes
         if session.state_due and last == session.state.seq and not is_large:
-            state, session.state_due = session.state, False
+            state, keeps_commands = session.pop_state(may_keep_commands=self._protocol >= 3)
         session.sent = last
-        return Events(session=id, entries=entries, state=state)
+        return Events(session=id, entries=entries, state=state, keeps_commands=keeps_commands)
 
     async def _send_session(
         self,
@@ -324,6 +324,7 @@ class LinkClient:
                 await transport.send(events)
             except TooLarge as error:
                 await transport.send(replace_large_entries(events, error))
+                session.repeat_state()
         session.sending = False
         self._outbox.requeue(session)
 

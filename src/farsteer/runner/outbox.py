@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from farsteer.core.events import Delta
+from farsteer.core.events import Delta, SlashCommand
 from farsteer.core.session import SessionState
 from farsteer.link.messages import EncodedEntry
 
@@ -43,6 +43,8 @@ class SessionOutbox:
     """The last entry that a hub has confirmed."""
     state_due: bool = True
     """The state has changed since it was sent last."""
+    sent_commands: tuple[SlashCommand, ...] | None = None
+    """The agent's commands, which are most of a state, as they were sent over the current link."""
     muted: bool = False
     """The connected hub does not know the session: nothing is sent."""
     sending: bool = False
@@ -57,6 +59,18 @@ class SessionOutbox:
         if self.muted or self.sending:
             return False
         return self.sent < self.state.seq or self.state_due or bool(self.deltas)
+
+    def pop_state(self, *, may_keep_commands: bool) -> tuple[SessionState, bool]:
+        """Return the state to send, and whether it has no commands because they were sent over this link before."""
+        state, self.state_due = self.state, False
+        if may_keep_commands and state.commands == self.sent_commands:
+            return msgspec.structs.replace(state, commands=()), True
+        self.sent_commands = state.commands
+        return state, False
+
+    def repeat_state(self) -> None:
+        """Send the whole state again: the other end does not have it."""
+        self.state_due, self.sent_commands = True, None
 
     def push(self, entries: Sequence[EncodedEntry]) -> None:
         """Buffer entries that continue the buffer. One that grows too large is dropped: the journal has its entries."""
@@ -192,7 +206,7 @@ class Outbox:
             one.muted, one.sending = id in foreign, False
             one.sent = min(acked.get(id, 0), one.state.seq)
             one.confirmed = acked.get(id, one.confirmed)
-            one.state_due = True
+            one.repeat_state()
             self._mark_ready(id)
 
     def adopt(self, session: str, acked: int) -> None:
@@ -200,7 +214,8 @@ class Outbox:
         one = self._sessions[session]
         if one.muted:
             one.muted = False
-            one.sent, one.confirmed, one.state_due = min(acked, one.state.seq), acked, True
+            one.sent, one.confirmed = min(acked, one.state.seq), acked
+            one.repeat_state()
             self._mark_ready(session)
 
     def confirmed_seq(self, session: str) -> int:

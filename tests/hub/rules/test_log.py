@@ -101,6 +101,20 @@ def test_a_state_counts_if_it_belongs_to_the_last_entry() -> None:
     assert (alone.state, alone.entries) == (log.state, [])
 
 
+def test_commands_come_with_a_state_unless_it_keeps_them() -> None:
+    log = LogBuilder(ID)
+    commands = (ev.SlashCommand("test", "Run the tests"),)
+    log.add(ev.CommandsUpdate(commands=commands))
+    bare = replace(log.state, commands=())
+    plan = plan_append(ID, stored(), log.entries, log.state)
+    assert (plan.state, plan.encoded_state, plan.commands) == (bare, encode(bare), commands)
+    assert plan_append(ID, stored(), log.entries, bare).commands == ()
+    assert plan_append(ID, stored(), log.entries, bare, keeps_commands=True).commands is None
+    assert plan_append(ID, stored(), log.entries, replace(log.state, seq=9)).commands is None, (
+        "of another entry"
+    )
+
+
 def test_an_unchanged_state_is_not_written() -> None:
     log = LogBuilder(ID)
     log.add_messages(2)

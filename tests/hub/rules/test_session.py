@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from farsteer.core import events as ev
 from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
@@ -115,4 +116,9 @@ def test_a_discarded_creation(keep_tombstone: bool, has_copy: bool, phase: Sessi
 
 
 def test_a_small_state_is_stored_as_it_is() -> None:
-    assert storable_state(STATE) == (STATE, encode(STATE))
+    assert storable_state(STATE) == (STATE, encode(STATE), ())
+
+
+def test_commands_are_stored_apart() -> None:
+    commands = (ev.SlashCommand("test", "Run the tests"),)
+    assert storable_state(replace(STATE, commands=commands)) == (STATE, encode(STATE), commands)

@@ -67,6 +67,19 @@ async def test_a_runner_goes_on_with_a_session_that_cannot_be_read(tmp_path: Pat
     await harness.store.close()
 
 
+async def test_commands_that_cannot_be_read_come_again_from_the_runner(tmp_path: Path) -> None:
+    harness, bad, _ = await opened(tmp_path)
+    commands = (ev.SlashCommand("test", "Run the tests"),)
+    await harness.append(bad, [bad.add(ev.CommandsUpdate(commands=commands))], state=True)
+    damage(harness, "UPDATE commands SET body = ? WHERE session_id = ?", bad.session_id)
+    row = await harness.store.get_session(NAMESPACE, bad.session_id)
+    assert (row.state.title, row.state.commands) == ("a title", ())
+    assert set_aside(harness) == [("commands", bad.session_id, GARBAGE)]
+    await harness.append(bad, [], state=True)
+    assert (await harness.store.get_session(NAMESPACE, bad.session_id)).state.commands == commands
+    await harness.store.close()
+
+
 async def test_an_entry_that_cannot_be_read_becomes_a_notice(tmp_path: Path) -> None:
     harness, bad, _ = await opened(tmp_path)
     fork, _ = await harness.fork(bad)

@@ -313,6 +313,7 @@ class RunnerConnection:
             entries,
             None if message.state is None else bounded_state(message.state),
             link_id=self.id,
+            keeps_commands=message.keeps_commands,
         )
         size = sum(len(entry.body) for entry in entries)
         self._uncommitted_bytes += size

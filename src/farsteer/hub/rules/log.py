@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from farsteer.core.events import Entry, decode_entry
+from farsteer.core.events import Entry, SlashCommand, decode_entry
 from farsteer.core.session import SessionState
 from farsteer.hub.rules.session import SessionPhase, storable_state
 from farsteer.link.messages import EncodedEntry
@@ -70,15 +70,18 @@ class AppendPlan(Struct, frozen=True):
     recorded: Sequence[Entry] = ()
     """Those of them that change the hub's own records, decoded."""
     state: SessionState | None = None
-    """The state after the batch, if it differs from the stored one."""
+    """The state after the batch without its commands, if it differs from the stored one."""
     encoded_state: bytes | None = None
+    commands: tuple[SlashCommand, ...] | None = None
+    """The agent's commands after the batch. None if the stored ones stay."""
     is_activity: bool = False
     """Somebody said or did something: the session counts as updated now."""
 
 
 def plan_append(
-    session_id: str, log: StoredLog | None, entries: Sequence[EncodedEntry], state: SessionState | None
-) -> AppendPlan:
+    session_id: str, log: StoredLog | None, entries: Sequence[EncodedEntry], state: SessionState | None,
+    *, keeps_commands: bool = False,
+) -> AppendPlan:  # fmt: skip
     """Decide what to write for a batch. `log` is None if the store has no such session."""
     if log is None:
         return AppendPlan(AppendResult(AppendStatus.UNKNOWN))
@@ -89,13 +92,14 @@ def plan_append(
         return AppendPlan(AppendResult(AppendStatus.GAP, log.last_seq))
     last_seq = log.last_seq + len(new)
     kept = storable_state(state) if state and state.seq == last_seq and state.id == session_id else None
-    state, encoded = (None, None) if kept is None or kept[1] == log.state else kept
+    changed = kept if kept is not None and kept.encoded != log.state else None
     return AppendPlan(
         AppendResult(AppendStatus.STORED, last_seq, len(new)),
         new,
         [decode_entry(bytes(entry.body)) for entry in new if entry.kind in _RECORDED],
-        state,
-        encoded,
+        None if changed is None else changed.state,
+        None if changed is None else changed.encoded,
+        None if kept is None or keeps_commands else kept.commands,
         any(entry.kind not in _NO_ACTIVITY for entry in new),
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from farsteer.core.events import Notice, make_entry
+from farsteer.core.events import Notice, SlashCommand, make_entry
 from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState, bounded
 from farsteer.core.wire import encode
@@ -151,10 +153,24 @@ def phase_after_discard(*, keep_tombstone: bool, has_copy: bool) -> SessionPhase
     return SessionPhase.DELETED if keep_tombstone else None
 
 
-def storable_state(state: SessionState) -> tuple[SessionState, bytes] | None:
-    """Return a runner's state as the hub stores it, and its encoding. None if it cannot be made small enough."""
+class StorableState(NamedTuple):
+    """A runner's state as the hub stores it: the commands change rarely and are most of it, so they are apart."""
+
+    state: SessionState
+    """Without the commands."""
+    encoded: bytes
+    commands: tuple[SlashCommand, ...]
+
+
+def storable_state(state: SessionState) -> StorableState | None:
+    """Return a runner's state as the hub stores it. None if it cannot be made small enough."""
     encoded = encode(state)
     if len(encoded) > MAX_STATE_BYTES:
         state = bounded(state)
         encoded = encode(state)
-    return (state, encoded) if len(encoded) <= 4 * MAX_STATE_BYTES else None
+    if len(encoded) > 4 * MAX_STATE_BYTES:
+        return None
+    if not state.commands:
+        return StorableState(state, encoded, ())
+    bare = replace(state, commands=())
+    return StorableState(bare, encode(bare), state.commands)

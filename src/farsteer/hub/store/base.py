@@ -218,11 +218,12 @@ class Store(ForeignSessionStore, RecoveryStore, Protocol):
         state: SessionState | None,
         *,
         link_id: int,
+        keeps_commands: bool = False,
     ) -> asyncio.Future[AppendResult]:
         """Queue a batch of a session's log and return at once; the future is resolved after the commit.
 
         Idempotent by (session, seq). `state` is the state after the last entry, or None if it did not change; a state
-        that does not belong to the last stored entry is ignored.
+        that does not belong to the last stored entry is ignored. With `keeps_commands` the stored commands stay.
         """
         ...
 

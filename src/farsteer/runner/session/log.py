@@ -121,6 +121,8 @@ class SessionLog:
         self.state = append(self.state, event)
         self._added.entries.append(encode_entry(entry))
         self._added.finished_drafts += self._drafts.finish(event)
+        if isinstance(event, ev.CommandsUpdate):
+            self._added.commands = encode(self.state.commands)
         if isinstance(event, ev.QueueUpdate) and event.state.final:
             self._added.outcomes.append(ItemOutcome(event.item_id, event.state, seq))
             self._cached_messages.pop(event.item_id, None)

@@ -170,18 +170,24 @@ class StoreHarness:
     # -- logs
 
     async def append(
-        self, log: LogBuilder, entries: Sequence[EncodedEntry], *, state: bool = False, link_id: int = LINK
-    ) -> AppendResult:
-        """Append a batch, with the log's state if `state`."""
-        return await (await self.submit(log, entries, state=state, link_id=link_id))
+        self, log: LogBuilder, entries: Sequence[EncodedEntry], *, state: bool = False, link_id: int = LINK,
+        keeps_commands: bool = False,
+    ) -> AppendResult:  # fmt: skip
+        """Append a batch, with the log's state if `state`, which is without commands if `keeps_commands`."""
+        submitted = self.submit(log, entries, state=state, link_id=link_id, keeps_commands=keeps_commands)
+        return await (await submitted)
 
     async def submit(
-        self, log: LogBuilder, entries: Sequence[EncodedEntry], *, state: bool = False, link_id: int = LINK
-    ) -> asyncio.Future[AppendResult]:
+        self, log: LogBuilder, entries: Sequence[EncodedEntry], *, state: bool = False, link_id: int = LINK,
+        keeps_commands: bool = False,
+    ) -> asyncio.Future[AppendResult]:  # fmt: skip
         given = log.state if state else None
+        if given is not None and keeps_commands:
+            given = replace(given, commands=())
         return await self.store.append_entries(
-            NAMESPACE, self.machine.id, log.session_id, entries, given, link_id=link_id
-        )
+            NAMESPACE, self.machine.id, log.session_id, entries, given, link_id=link_id,
+            keeps_commands=keeps_commands,
+        )  # fmt: skip
 
     async def page(
         self, log: LogBuilder, limit: int = 200, before: int | None = None, after: int | None = None

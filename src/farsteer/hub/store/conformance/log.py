@@ -89,6 +89,25 @@ class LogContracts(StoreContracts):
         assert (await harness.append(log, [now], link_id=NEXT_LINK)).status is AppendStatus.STORED
 
     @contract
+    async def test_a_state_may_keep_the_commands(self, harness: StoreHarness) -> None:
+        log = await harness.create_session()
+        commands = (ev.SlashCommand("test", "Run the tests"), ev.SlashCommand("lint", "Run the linter"))
+        await harness.append(log, [log.add(ev.CommandsUpdate(commands=commands))], state=True)
+        assert "commands" in json.loads(harness.published[-1].data)["data"]
+
+        entry = log.add(ev.TurnStart(turn_id="t"))
+        await harness.append(log, [entry], state=True, keeps_commands=True)
+        assert "commands" not in json.loads(harness.published[-1].data)["data"]
+        row = await harness.store.get_session(NAMESPACE, log.session_id)
+        assert (row.state.commands, row.state.turn_id) == (commands, "t")
+        [known] = (await harness.store.read_known_sessions(NAMESPACE, [log.session_id])).sessions
+        assert known.state == row.state
+
+        await harness.append(log, [log.add(ev.CommandsUpdate(commands=()))], state=True)
+        assert (await harness.store.get_session(NAMESPACE, log.session_id)).state.commands == ()
+        assert json.loads(harness.published[-1].data)["data"]["commands"] == []
+
+    @contract
     async def test_the_same_state_again_changes_and_publishes_nothing(self, harness: StoreHarness) -> None:
         log = await harness.create_session()
         await harness.append(log, [log.add(ev.TurnStart(turn_id="t"))], state=True)

@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import closing
 
-from farsteer.core.events import ApprovalResolved, QueueUpdate, Rewound, UsageUpdate
+from msgspec.structs import replace
+
+from farsteer.core.events import ApprovalResolved, QueueUpdate, Rewound, SlashCommand, UsageUpdate
 from farsteer.core.session import SessionState
 from farsteer.core.wire import encode
 from farsteer.hub.feed import SyncEvent, sync_event
@@ -14,8 +16,8 @@ from farsteer.hub.rules.log import AppendPlan, AppendResult, StoredLog, plan_app
 from farsteer.hub.rules.session import SessionPhase
 from farsteer.hub.rules.view import encode_state_change
 from farsteer.hub.store.base import FeedBounds, FeedPage
+from farsteer.hub.store.sqlite import commands, items, usage
 from farsteer.hub.store.sqlite import entries as entry_rows
-from farsteer.hub.store.sqlite import items, usage
 from farsteer.hub.store.sqlite.checks import check_payload
 from farsteer.hub.store.sqlite.sessions import write_state
 from farsteer.hub.store.sqlite.transaction import Transaction, last_cursor
@@ -33,14 +35,16 @@ def append(
     session_id: str,
     entries: Sequence[EncodedEntry],
     state: SessionState | None,
+    *,
+    keeps_commands: bool,
 ) -> AppendResult:
     row = tx.db.execute(
         "SELECT phase, seq, state FROM sessions WHERE id = ? AND namespace = ? AND machine_id = ?",
         (session_id, namespace, machine_id),
     ).fetchone()
     stored = None if row is None else StoredLog(SessionPhase(row[0]), row[1], row[2] or b"")
-    plan = plan_append(session_id, stored, entries, state)
-    if stored is None or not (plan.entries or plan.state):
+    plan = plan_append(session_id, stored, entries, state, keeps_commands=keeps_commands)
+    if stored is None or not (plan.entries or plan.state or plan.commands is not None):
         return plan.result
     new = [(entry.seq, entry.body) for entry in plan.entries]
     if stored.phase is SessionPhase.CREATING:
@@ -81,17 +85,21 @@ def _record_resolution(tx: Transaction, session_id: str, resolved: ApprovalResol
 def _write_session(
     tx: Transaction, namespace: str, session_id: str, stored: StoredLog, plan: AppendPlan
 ) -> None:
-    last_seq, new = plan.result.last_seq, plan.state
-    if new is None:
+    last_seq = plan.result.last_seq
+    old_commands = _write_commands(tx.db, session_id, plan)
+    if plan.state is None and old_commands is None:
         tx.db.execute(
             "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at) WHERE id = ?",
             (last_seq, plan.is_activity, tx.now, session_id),
         )
         return
+    new = plan.state or _decode_state(session_id, stored)
     written = write_state(tx, session_id, last_seq, new, plan.encoded_state, is_activity=plan.is_activity)
     if stored.phase is not SessionPhase.LIVE:
         return
     old = _decode_state(session_id, stored)
+    if old_commands is not None and plan.commands is not None:
+        old, new = replace(old, commands=old_commands), replace(new, commands=plan.commands)
     change = encode_state_change(
         old,
         new,
@@ -102,6 +110,19 @@ def _write_session(
     )
     if change is not None:
         tx.publish(namespace, "session-updated", session_id, change)
+
+
+def _write_commands(
+    db: sqlite3.Connection, session_id: str, plan: AppendPlan
+) -> tuple[SlashCommand, ...] | None:
+    """Write the commands if they differ from the stored ones. Return the old ones in that case."""
+    if plan.commands is None:
+        return None
+    old = commands.read(db, session_id)
+    if plan.commands == old:
+        return None
+    commands.write(db, session_id, plan.commands)
+    return old
 
 
 def _decode_state(session_id: str, stored: StoredLog) -> SessionState:

@@ -18,7 +18,7 @@ from farsteer.core.queue import QueueItem, compact, summarize
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.feed import MESSAGE
-from farsteer.hub.store.sqlite import items
+from farsteer.hub.store.sqlite import commands, items
 from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.storage.quarantine import DamagedRow, Quarantine
 
@@ -89,6 +89,11 @@ def _repair_session(tx: Transaction, row: DamagedRow) -> None:
             )
         )  # fmt: skip
     tx.db.execute("UPDATE sessions SET spec = ?, state = ?, pending = 0 WHERE id = ?", (spec, state, id))
+
+
+def _repair_commands(tx: Transaction, row: DamagedRow) -> None:
+    """The runner sends them again with the next state that has commands, at the latest over its next link."""
+    commands.delete(tx.db, str(row.key))
 
 
 def _is_damaged(body: bytes | None, kind: type[object]) -> bool:
@@ -167,6 +172,7 @@ _REPAIRS: dict[str, Callable[[Transaction, DamagedRow], None]] = {
     "item_bodies": _repair_item_body,
     "log": _repair_log,
     "copies": _repair_copy,
+    "commands": _repair_commands,
     "machines": _repair_machine,
     "resolved": _repair_resolution,
 }

@@ -7,6 +7,8 @@ from 1. The last row is never deleted (whatever deletes rows also adds one), so 
 published: 1 to `sessions.copied`. They have no cursor. `cuts` are the ranges of a log that rewinds removed from the
 conversation; they never overlap, and the rows stay.
 
+`commands` are the slash commands of each session's agent, which its `state` is without.
+
 `foreign_sessions` are the sessions that machines named and the hub never had (see `foreign`).
 
 `queued` has the bytes of the messages that wait in each namespace. Triggers keep it right, whatever changes `items`.
@@ -14,7 +16,7 @@ conversation; they never overlap, and the rows stay.
 
 from __future__ import annotations
 
-from farsteer.hub.store.sqlite import items, usage
+from farsteer.hub.store.sqlite import commands, items, usage
 from farsteer.storage.migrations import Migration
 
 MIGRATIONS: tuple[Migration, ...] = (
@@ -199,4 +201,5 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
     Migration(15, "ALTER TABLE machines ADD COLUMN problem TEXT"),
+    Migration(16, commands.install),
 )

@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.errors import Conflict, NotFound
@@ -25,7 +27,7 @@ from farsteer.hub.rules.session import (
 )
 from farsteer.hub.rules.view import SessionRow, session_view
 from farsteer.hub.store.base import KnownSessions, Resolution, SessionFilter, StoredResponse
-from farsteer.hub.store.sqlite import foreign, items
+from farsteer.hub.store.sqlite import commands, foreign, items
 from farsteer.hub.store.sqlite.checks import check_entry
 from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.link.messages import KnownSession
@@ -150,14 +152,9 @@ def read_known(db: sqlite3.Connection, namespace: str, session_ids: Sequence[str
             (id, namespace),
         ).fetchone()
         if row is not None:
-            spec, state = row
-            found.append(
-                KnownSession(
-                    decode_row(spec, SessionSpec, "sessions", id, id),
-                    decode_row(state, SessionState, "sessions", id, id),
-                )
-            )
-            room -= len(spec) + len(state)
+            spec, state = row[0], commands.read_state(db, id, row[1])
+            found.append(KnownSession(decode_row(spec, SessionSpec, "sessions", id, id), state))
+            room -= len(spec) + len(encode(state))
     return KnownSessions(found, [])
 
 
@@ -190,7 +187,7 @@ def response(db: sqlite3.Connection, namespace: str, key: str) -> StoredResponse
 def _session_row(db: sqlite3.Connection, row: tuple[Any, ...], whole_bytes: int = 0) -> SessionRow:
     """`whole_bytes` is how much to read of the log for approvals of which the state has only summaries."""
     id, namespace, machine, active, seq, created, updated, spec, encoded, last_message = row
-    state = decode_row(encoded, SessionState, "sessions", id, id)
+    state = commands.read_state(db, id, encoded)
     return SessionRow(
         id=id,
         namespace=namespace,
@@ -272,8 +269,8 @@ def finish(
         raise NotFound("the session is not being created any more")
     namespace, seq, encoded_spec, stored = row
     spec = decode_row(encoded_spec, SessionSpec, "sessions", session_id, session_id)
-    known = None if stored is None else decode_row(stored, SessionState, "sessions", session_id, session_id)
-    write_state(tx, session_id, seq, first_state(spec, known, state))
+    known = None if stored is None else commands.read_state(tx.db, session_id, stored)
+    _write_whole_state(tx, session_id, seq, first_state(spec, known, state))
     _set_phase(tx, session_id, SessionPhase.LIVE)
     if first_message is not None:
         items.insert(tx, namespace, session_id, first_message, limits)
@@ -298,6 +295,11 @@ def finish(
     return view
 
 
+def _write_whole_state(tx: Transaction, session_id: str, seq: int, state: SessionState) -> None:
+    commands.write(tx.db, session_id, state.commands)
+    write_state(tx, session_id, seq, replace(state, commands=()))
+
+
 class WrittenState(NamedTuple):
     """What the hub knows of a session after its state was written, and the runner does not."""
 
@@ -315,6 +317,7 @@ def write_state(
     *,
     is_activity: bool = True,
 ) -> WrittenState:
+    """Write a state. It has no commands: those have a table of their own."""
     [row] = tx.db.execute(
         "UPDATE sessions SET seq = ?, updated_at = iif(?, ?, updated_at), status = ?, agent = ?, directory = ?,"
         " title = ?, last_message = coalesce(?, last_message), pending = ?, state = ? WHERE id = ?"
@@ -330,6 +333,7 @@ def write_state(
 def discard(tx: Transaction, session_id: str, *, keep_tombstone: bool) -> bool:
     """Remove a session in creation. Return whether it has entries to be purged."""
     tx.db.execute("DELETE FROM held WHERE session_id = ?", (session_id,))
+    commands.delete(tx.db, session_id)
     copies = tx.db.execute("SELECT 1 FROM copies WHERE session_id = ? LIMIT 1", (session_id,)).fetchone()
     phase = phase_after_discard(keep_tombstone=keep_tombstone, has_copy=copies is not None)
     creating = SessionPhase.CREATING.value
@@ -362,7 +366,7 @@ def adopt(tx: Transaction, namespace: str, held: HeldSession, limit: int | None)
             encode(spec),
         ),
     )  # fmt: skip
-    write_state(tx, spec.id, last_lost, held.state)
+    _write_whole_state(tx, spec.id, last_lost, held.state)
     tx.publish(namespace, "session-added", spec.id, encode(session_view(read(tx.db, namespace, spec.id))))
     if last_lost:
         tx.publish_entries(namespace, spec.id, [(last_lost, lost_entries_notice(spec.id, last_lost, tx.now))])
@@ -387,6 +391,7 @@ def delete(tx: Transaction, namespace: str, session_id: str, reason: bytes | Non
         " last_message = NULL, pending = 0, spec = NULL, state = NULL, updated_at = ? WHERE id = ?",
         (SessionPhase.PURGING.value, tx.now, session_id),
     )
+    commands.delete(tx.db, session_id)
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
     # The sums keep what it used.

@@ -174,11 +174,14 @@ class SqliteStore(StoreDatabase):
         state: SessionState | None,
         *,
         link_id: int,
+        keeps_commands: bool = False,
     ) -> asyncio.Future[AppendResult]:
         def append(tx: Transaction) -> AppendResult:
             if self._links.get((namespace, machine_id), link_id) != link_id:
                 return AppendResult(AppendStatus.STALE_LINK)
-            return log.append(tx, namespace, machine_id, session_id, entries, state)
+            return log.append(
+                tx, namespace, machine_id, session_id, entries, state, keeps_commands=keeps_commands
+            )
 
         return await self._submit(append)
 
