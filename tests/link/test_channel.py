@@ -156,6 +156,78 @@ async def test_messages_of_all_sizes_arrive_whole(size: int) -> None:
     assert link.at_runner == [call(7, size)]
 
 
+def messages_of(frames: FrameQueue) -> list[int]:
+    """How many messages each frame of JSON has."""
+    return [frame.count(channel._SEPARATOR) + 1 for frame in frames.sent if frame[0] > max(FrameKind)]
+
+
+async def test_short_messages_that_are_sent_together_share_a_frame_in_their_order() -> None:
+    sent = [
+        Ack(session="s", seq=1),
+        call(1, 10, "a"),
+        call(2, 10, "b"),
+        call(3, 5_000, "c"),
+        call(4, 10, "d"),
+    ]
+    async with linked() as link:
+        await asyncio.gather(*(link.hub.send(message) for message in sent))
+        await link.arrived(len(sent))
+        await link.hub.send(Pong())
+        await link.arrived(len(sent) + 1)
+    assert link.at_runner == [*sent, Pong()]
+    assert messages_of(link.down) == [3, 1, 1, 1]
+
+
+async def test_the_events_of_many_sessions_share_frames_of_bounded_size() -> None:
+    sent = [events(str(number), 1_000) for number in range(200)]
+    async with linked() as link:
+        for message in sent:
+            await link.runner.send(message)
+        await link.arrived(len(sent))
+    assert link.at_hub == sent
+    assert 1 < len(messages_of(link.up)) < 20
+
+
+async def test_a_sender_that_is_cancelled_takes_no_message_of_others_with_it() -> None:
+    async with linked() as link:
+        tasks = [asyncio.create_task(link.hub.send(Ack(session="s", seq=seq))) for seq in range(1, 4)]
+        await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await link.arrived(3)
+    assert link.at_runner == [Ack(session="s", seq=seq) for seq in range(1, 4)]
+
+
+async def test_a_peer_of_protocol_2_gets_a_frame_for_each_message() -> None:
+    link = Link()
+    for seq in (1, 2):
+        await link.hub.send(Ack(session="s", seq=seq))
+    assert messages_of(link.down) == [1, 1]
+
+
+@pytest.mark.parametrize("others", [b"\x1e" * 20_000, b"\x1e{", b"\x1e"])
+async def test_a_frame_of_too_many_or_invalid_messages_ends_the_link(others: bytes) -> None:
+    link = Link()
+    await link.runner.start_transfers(UnfinishedTransfers(), "hub")
+    link.down.frames.put_nowait(b'{"t":"ack","session":"s","seq":1}' + others)
+    with pytest.raises(LinkClosed):
+        await link.receive_at_runner()
+    with pytest.raises(LinkClosed):
+        await link.runner.send(Ping())
+
+
+async def test_what_cannot_be_written_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(frame: bytes) -> None:
+        raise LinkClosed("gone")
+
+    async with linked() as link:
+        monkeypatch.setattr(link.hub, "_write", fail)
+        await link.hub.send(Pong())
+        await asyncio.sleep(0)
+        with pytest.raises(LinkClosed, match="gone"):
+            await link.hub.send(Pong())
+
+
 async def test_short_messages_overtake_and_large_ones_share() -> None:
     async with linked() as link:
         sending = [
@@ -383,6 +455,7 @@ async def test_a_peer_that_sends_no_marks_back_is_noticed() -> None:
     link = Link()
     await link.runner.start_transfers(UnfinishedTransfers(), "hub")
     assert link.runner.unread is not None
+    await asyncio.sleep(0)
     link.down.frames.put_nowait(link.up.sent[0].replace(b"\1", b"\2", 1))
     link.down.frames.put_nowait(b'{"t":"ack","session":"s","seq":1}')
     assert await link.runner.receive() == Ack(session="s", seq=1)

@@ -1,8 +1,9 @@
 """A link over a websocket, the same at both ends: messages share it fairly, whatever their size and its speed.
 
-A short message is one frame that is sent at once. Others wait for their turn and for the `Window`; those that are
-longer than a chunk travel as transfers (`link/transfers.py`), a part at each turn. Peers of protocol 2 get each message
-whole. So do the messages of the handshake, because nothing else is sent meanwhile.
+A short message is sent at once. Others wait for their turn and for the `Window`; those that are longer than a chunk
+travel as transfers (`link/transfers.py`), a part at each turn. Short messages that are sent in the same iteration of
+the event loop share a frame, because a frame costs more than most messages. Peers of protocol 2 get each message whole.
+So do the messages of the handshake, because nothing else is sent meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256
@@ -46,6 +48,12 @@ In = TypeVar("In", bound=ToHub | ToRunner)
 _SHORT_BYTES = 4 * 1024
 _WHOLE_BYTES = 16 * 1024
 """A shorter message is sent in one frame even if that is more than a chunk: a transfer costs a round trip."""
+_JOINED_BYTES = 64 * 1024
+"""How much may wait to be sent in one frame."""
+_SEPARATOR = b"\x1e"
+"""Between the messages of a frame. JSON does not contain it."""
+_MAX_JOINED = 10_000
+_LAST_KIND = max(FrameKind)
 _HASHED_AT_ONCE = 1024 * 1024
 """The digest of a longer payload is calculated in a thread."""
 _WHOLE = Hello | Challenge | Proof | Welcome | Refused
@@ -67,6 +75,12 @@ class Channel(ABC, Generic[Out, In]):
         self._offsets: dict[int, asyncio.Future[int]] = {}
         """Where the receiver wants each announced transfer to begin."""
         self._cancelling: set[asyncio.Task[None]] = set()
+        self._pending: deque[bytes] = deque()
+        """What is written from the next iteration of the event loop on, in this order."""
+        self._pending_bytes = 0
+        self._writing: asyncio.Task[None] | None = None
+        self._arrived: deque[bytes] = deque()
+        """The other messages of a frame."""
         self._written = 0
         self._accepted = 0
         self._closed: LinkClosed | None = None
@@ -125,7 +139,7 @@ class Channel(ABC, Generic[Out, In]):
     async def send(self, message: Out) -> None:
         window = self._window
         if window is None or isinstance(message, _WHOLE):
-            await self._send_frame(encode_frame(message))
+            await self._write_now(encode_frame(message))
             return
         frame = encode(message)
         if len(frame) <= _SHORT_BYTES and not isinstance(message, _BULK):
@@ -139,9 +153,13 @@ class Channel(ABC, Generic[Out, In]):
     async def receive(self) -> In:
         while True:
             try:
+                if self._arrived:
+                    return await self._decode(self._arrived.popleft())
                 frame = await self._read()
-                if self._window is None or not frame or frame[0] > max(FrameKind):
+                if self._window is None or not frame:
                     return await self._decode(frame)
+                if frame[0] > _LAST_KIND:
+                    return await self._decode(self._divide(frame))
                 message = await self._handle(frame)
             except LinkClosed as closed:
                 self._fail(closed)
@@ -155,11 +173,46 @@ class Channel(ABC, Generic[Out, In]):
 
     # Sending.
 
-    async def _send_frame(self, frame: bytes) -> None:
+    async def _write_now(self, frame: bytes) -> None:
         if self._closed is not None:
             raise LinkClosed(str(self._closed))
         self._written += len(frame)
         await self._write(frame)
+
+    async def _send_frame(self, frame: bytes) -> None:
+        """Send a frame after all earlier ones. Waits only while there are many."""
+        if self._closed is not None:
+            raise LinkClosed(str(self._closed))
+        self._pending.append(frame)
+        self._pending_bytes += len(frame)
+        if self._writing is None:
+            # A task of its own: no sender that is cancelled may take what others have sent with it.
+            self._writing = asyncio.create_task(self._write_pending())
+        if self._pending_bytes > _JOINED_BYTES:
+            await asyncio.wait([self._writing])
+            if self._closed is not None:
+                raise LinkClosed(str(self._closed))
+
+    async def _write_pending(self) -> None:
+        try:
+            while self._pending:
+                await self._write_now(self._next_frame())
+        except LinkClosed as closed:
+            self._fail(closed)
+        finally:
+            self._writing = None
+
+    def _next_frame(self) -> bytes:
+        """Take the next frame to be written. Short messages that follow each other share one."""
+        frame = self._pending.popleft()
+        joined = [frame]
+        size = len(frame)
+        while self._pending and size <= _JOINED_BYTES and _is_short(frame) and _is_short(self._pending[0]):
+            frame = self._pending.popleft()
+            joined.append(frame)
+            size += len(frame)
+        self._pending_bytes -= size
+        return frame if len(joined) == 1 else _SEPARATOR.join(joined)
 
     async def _send_in_window(self, window: Window, frame: bytes) -> None:
         """Send a frame once there is room for it. The caller has the turn."""
@@ -221,6 +274,16 @@ class Channel(ABC, Generic[Out, In]):
 
     # Receiving.
 
+    def _divide(self, frame: bytes) -> bytes:
+        """Return the first message of a frame and keep the others. Raises LinkClosed if there are too many."""
+        if _SEPARATOR not in frame:
+            return frame
+        if frame.count(_SEPARATOR) >= _MAX_JOINED:
+            raise LinkClosed("received a link frame of too many messages")
+        first, *others = frame.split(_SEPARATOR)
+        self._arrived.extend(others)
+        return first
+
     async def _handle(self, frame: bytes) -> In | None:
         """Handle a frame that is not JSON. Returns the message that it completes."""
         assert self._window is not None
@@ -278,6 +341,11 @@ class Channel(ABC, Generic[Out, In]):
         for accepted in self._offsets.values():
             if not accepted.done():
                 accepted.set_exception(LinkClosed(str(closed)))
+
+
+def _is_short(frame: bytes) -> bool:
+    """Whether this is a message that may share a frame."""
+    return len(frame) <= _SHORT_BYTES and frame[0] > _LAST_KIND
 
 
 def _digest(payload: bytes) -> bytes:
