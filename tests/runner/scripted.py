@@ -46,6 +46,7 @@ class ScriptedLaunch(Launch):
         self.steer_error: Exception | None = None
         self.steer_hangs = False
         self.restored: list[tuple[str, str | None]] = []
+        self.restore_error: Exception | None = None
         self.reported_id: str | None = None
         """The native id the agent reports, if it is another one than it was given."""
         self.gone = False
@@ -93,6 +94,8 @@ class ScriptedLaunch(Launch):
 
     async def restore_files(self, message_id: str, after: str | None) -> FilesRestored:
         self.restored.append((message_id, after))
+        if self.restore_error is not None:
+            raise self.restore_error
         return FilesRestored(status=FileRestore.FULL, restored=("a.txt",))
 
     async def stop(self, grace: float = 3.0) -> None:

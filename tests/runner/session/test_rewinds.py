@@ -142,3 +142,30 @@ async def test_files_that_cannot_be_restored_do_not_stop_the_rewind(harness: Ses
     done = await actor.execute(REWIND)
     assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "broken")
     assert done.cut_at == "anchor"
+
+
+async def test_an_adapter_that_fails_to_restore_files_does_not_stop_the_rewind(harness: SessionHarness) -> None:
+    actor, launch = await start_session_with_turn(harness)
+    launch.restore_error = RuntimeError("a defect")
+    done = await actor.execute(REWIND)
+    assert (done.files.status, done.files.reason) == (
+        FileRestore.FAILED,
+        "the agent's adapter failed: RuntimeError",
+    )
+
+
+async def test_a_stop_during_a_rewind_leaves_no_process_and_the_rewind_is_completed(
+    harness: SessionHarness,
+) -> None:
+    actor, launch = await start_session_with_turn(harness)
+    await actor.execute(commands.Send(item=item("2")))
+    prompt = await launch.prompt()
+    rewinding = asyncio.ensure_future(actor.execute(REWIND))
+    await launch.interrupts.get()
+    stopping = asyncio.ensure_future(actor.execute(commands.Stop()))
+    await launch.finish(prompt, TurnEndReason.CANCELLED)
+    await stopping
+    done = await rewinding
+    assert (done.files.status, done.files.reason) == (FileRestore.FAILED, "the session was stopped")
+    assert (actor.state.status, launch.gone) == (ev.SessionStatus.STOPPED, True)
+    assert not actor._timers.is_running("prewarm")

@@ -225,6 +225,8 @@ class SessionActor:
                 await self._delivery.abort()
             case commands.Stop():
                 self._turns.set_outcome_of_waiting(ItemState.CANCELLED, "the session was stopped")
+                if self._rewinds.current is not None:
+                    self._rewinds.current.continue_without_process("the session was stopped")
                 return self._launcher.stop_and_notify("stopped", done)
             case commands.Prewarm():
                 if self._rewinds.current is None:

@@ -52,7 +52,9 @@ class AgentCalls:
 
     async def call(self, call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Return the result of `call`. Raises what it raises, and TimeoutError after `timeout` seconds."""
-        calling = asyncio.create_task(call)
+        return await self._result(asyncio.create_task(call), timeout)
+
+    async def _result(self, calling: asyncio.Task[T], timeout: float | None = None) -> T:
         try:
             async with asyncio.timeout(timeout):
                 while True:
@@ -83,7 +85,8 @@ class AgentCalls:
         agent has as long as for an interrupt. Raises what `call` raises, and TimeoutError after that time; the process
         is being stopped then, because nobody knows whether it has the message.
         """
-        handing_over = asyncio.create_task(self.call(call))
+        calling = asyncio.create_task(call)
+        handing_over = asyncio.create_task(self._result(calling))
         urgent = asyncio.create_task(self._mailbox.wait_for_urgent())
         try:
             await asyncio.wait((handing_over, urgent), return_when=asyncio.FIRST_COMPLETED)
@@ -100,6 +103,7 @@ class AgentCalls:
         finally:
             urgent.cancel()
             handing_over.cancel()
+            calling.cancel()  # the task above may be cancelled before it has begun
 
     async def configure(
         self, mode: PermissionMode | None, model: str | None, effort: ReasoningEffort | None

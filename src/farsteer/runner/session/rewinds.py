@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.mailbox import resolve
 from farsteer.runner.session.turns import TurnManager
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class RewindInProgress:
@@ -26,11 +29,18 @@ class RewindInProgress:
     done: asyncio.Future[Any]
     files: FilesRestored | None = None
     """None until the second step is done."""
+    prewarm: bool = True
+    """Prewarm a process when it is complete."""
 
     def skip_files(self, reason: str) -> None:
-        """Continue without restoring files: no process could be started."""
+        """Continue without restoring files: there is no process to do it."""
         if self.files is None:
             self.files = _failed(reason)
+
+    def continue_without_process(self, reason: str) -> None:
+        """Start no process, neither for the files nor afterwards: the session was stopped."""
+        self.skip_files(reason)
+        self.prewarm = False
 
 
 class Rewinds:
@@ -112,6 +122,9 @@ class Rewinds:
             return _failed("the agent took too long")
         except FarsteerError as error:
             return _failed(error.message)
+        except Exception as error:
+            _logger.exception("session %s: the adapter failed to restore files", self._log.state.id)
+            return _failed(f"the agent's adapter failed: {type(error).__name__}")
 
     async def _complete(self, rewind: RewindInProgress, files: FilesRestored) -> None:
         command = rewind.command
@@ -129,7 +142,8 @@ class Rewinds:
         await self._log.flush()
         self.current = None
         resolve(rewind.done, None, event)
-        self._launcher.schedule_prewarm()
+        if rewind.prewarm:
+            self._launcher.schedule_prewarm()
 
 
 def _failed(reason: str) -> FilesRestored:
