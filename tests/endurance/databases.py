@@ -37,6 +37,16 @@ class Backups:
         self.remove()
         os.replace(new, self._database)
 
+    def discard(self) -> None:
+        """Forget the copies: the other database was set back.
+
+        What both have lost happens again in another way. A copy that has it as it was belongs to a history that does not
+        exist any more (see docs/faults.md).
+        """
+        for copy in self.copies:
+            copy.unlink()
+        self.copies.clear()
+
     def remove(self) -> None:
         for suffix in ("", "-wal", "-shm"):
             self._database.with_name(self._database.name + suffix).unlink(missing_ok=True)

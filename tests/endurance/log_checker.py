@@ -67,6 +67,10 @@ class LogChecker:
         self.approvals: list[str] = []
         """Every approval that was requested."""
 
+    def is_unknown(self, item_id: str) -> bool:
+        """Return whether nobody knows if the agent has this message."""
+        return item_id in self.items and self.items[item_id].outcome is ItemState.UNKNOWN
+
     @property
     def open_approvals(self) -> frozenset[str]:
         return frozenset(self._open_approvals)

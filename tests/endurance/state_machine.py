@@ -234,12 +234,15 @@ class SessionMachine(RuleBasedStateMachine):
     def restore_runner(self, back: int | None, lose: bool, down: Pause, pause: Pause) -> None:
         """Put an older journal back, or lose it."""
         system = self.system
+        if not system.runner_backups.copies:
+            back = None
         system.run(system.kill_runner(lose=lose, linger=0))
         self.go_on(down)
         system.run(system.restore_runner(back))
         system.run(system.start_runner())
         self.go_on(pause)
 
+    @precondition(lambda self: self.system.hub_backups.copies)
     @rule(back=st.integers(0, 3), lose=st.booleans(), down=pauses, pause=pauses)
     def restore_hub(self, back: int, lose: bool, down: Pause, pause: Pause) -> None:
         system = self.system

@@ -217,6 +217,7 @@ class SimulatedSystem:
             self.runner_backups.remove()
         else:
             self.runner_backups.restore(back)
+        self.hub_backups.discard()
         self.memory.generations.clear()
         self._note_set_back()
 
@@ -228,6 +229,7 @@ class SimulatedSystem:
         self._epoch_before = self._epoch()
         self.db.close()
         self.hub_backups.restore(back)
+        self.runner_backups.discard()
         self._open_db()
         (restored,) = self.db.execute("SELECT max(cursor) FROM log").fetchone()
         self._epoch_must_change = last != restored
@@ -498,6 +500,10 @@ class SimulatedSystem:
             for entry in checker.visible
             if isinstance(entry.content, ev.UserMessage)
         }
+        if checker.runner_set_back:
+            # The journal that had the text was lost; the log has only the outcome.
+            by_local_id = tracked.items_by_local_id(self.db)
+            remembered -= {name for name in remembered if checker.is_unknown(by_local_id.get(name, ""))}
         if state.cut_at is None:
             assert remembered <= set(seen), f"the agent remembers what was removed: {remembered - set(seen)}"
         if not checker.rewound:

@@ -120,7 +120,25 @@ async def test_a_runner_that_dies_while_steering_does_not_send_it_again(harness:
     await harness.reload()
     await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
     await harness.out.until(ev.TurnEnd, reason=TurnEndReason.LOST)
+    await harness.out.until(ev.UserMessage, item_id="2", text="text 2")
     steering.cancel()
+
+
+async def test_the_log_has_a_message_that_was_steered_into_an_agent_that_crashed(
+    harness: SessionHarness,
+) -> None:
+    harness.adapter = Steerable()
+    actor, launch, prompt = await start_turn(harness)
+    launch.steer_hangs = True
+    steering = asyncio.create_task(actor.execute(commands.Send(item=sent("2", Delivery.STEER))))
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.HANDED_OVER)
+    await launch.finish(prompt, TurnEndReason.CRASHED)
+    await harness.out.until(ev.UserMessage, item_id="2", text="text 2")
+    await harness.out.until(ev.QueueUpdate, item_id="2", state=ItemState.UNKNOWN)
+    await launch.exit(1, "it crashed")
+    launch.release.set()
+    await steering
+    assert len(harness.out.of(ev.UserMessage)) == 2
 
 
 async def test_an_accepted_interrupt_that_does_not_end_the_turn_ends_the_process(

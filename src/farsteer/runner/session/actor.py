@@ -153,7 +153,7 @@ class SessionActor:
     async def _recover(self) -> None:
         """Close what the previous runner process left open. Nothing is repeated."""
         generation = self.state.generation
-        self._turns.end_lost()
+        await self._turns.end_lost()
         if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and generation:
             self._log.add(ev.LaunchEnd(generation=generation, reason="the runner exited"))
 

@@ -303,6 +303,7 @@ class PromptDelivery:
         turn_id = log.state.turn_id
         assert turn_id is not None
         log.add(ev.QueueUpdate(item_id=item.id, state=ItemState.HANDED_OVER))
+        self._turns.steered = item
         await log.flush()
         prompt = Prompt(turn_id=turn_id, text=item.text, attachments=item.attachments, message_id=item.id)
         try:
@@ -322,6 +323,8 @@ class PromptDelivery:
             self._finish_steering(item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
         else:
             self._finish_steering(item, ItemState.DELIVERED)
+        finally:
+            self._turns.steered = None
 
     def _finish_steering(self, item: QueueItem, state: ItemState, reason: str | None = None) -> None:
         if self._turns.is_queued(item.id):

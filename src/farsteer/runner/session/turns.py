@@ -28,6 +28,8 @@ class TurnManager:
         self._timers = timers
         self._last_turn: str | None = None
         """Usage that an agent reports after a turn belongs to this one."""
+        self.steered: QueueItem | None = None
+        """The message that is being handed over to the running turn. The log gets it together with its outcome."""
         self.silence = SilenceTimeout(timers, limits.silence, limits.tool_silence)
 
     # -- the turn
@@ -108,15 +110,19 @@ class TurnManager:
         else:
             self.end(TurnEndReason.CRASHED, exit_reason)
 
-    def end_lost(self) -> None:
+    async def end_lost(self) -> None:
         """Close what the previous runner process left open: a turn, a message it was delivering, or one it has lost."""
         for item in self._log.state.queue:
             if item.state is ItemState.QUEUED and not self._log.has_message(item.id):
                 self.set_outcome(item.id, ItemState.UNKNOWN, "the runner no longer has this message")
         if self.waiting_item is not None:
             return
-        if self._log.state.turn_id is not None:
+        state = self._log.state
+        if state.turn_id is not None:
             self._log.add_stored_drafts()
+        for item in state.queue:
+            if item.state is ItemState.HANDED_OVER and item.id != state.turn_item:
+                self.steered = await self._log.read_message(item.id)
         self._set_outcome_of_handed_over(ItemState.UNKNOWN, "the runner exited during delivery")
         self.end(TurnEndReason.LOST, "the runner exited during this turn")
 
@@ -147,4 +153,6 @@ class TurnManager:
     def _set_outcome_of_handed_over(self, state: ItemState, reason: str | None = None) -> None:
         for item in self._log.state.queue:
             if item.state is ItemState.HANDED_OVER:
+                if self.steered is not None and self.steered.id == item.id:
+                    self.log_message(self.steered)
                 self.set_outcome(item.id, state, reason)
