@@ -40,8 +40,8 @@ class Backups:
     def discard(self) -> None:
         """Forget the copies: the other database was set back.
 
-        What both have lost happens again in another way. A copy that has it as it was belongs to a history that does not
-        exist any more (see docs/faults.md).
+        What both have lost happens again, in another way. A copy that has it as it was belongs to a history that no
+        longer exists (see docs/faults.md).
         """
         for copy in self.copies:
             copy.unlink()

@@ -136,6 +136,9 @@ class SessionState(WireStruct):
     """Where the agent runs: the requested directory, or the worktree made for it."""
     status: SessionStatus = SessionStatus.STARTING
     seq: int = 0
+    journaled: int = 0
+    """The last entry that changed more than this number. The journal of the runner had it before anybody else: if the
+    hub knows of a later one than the journal, the journal was set back."""
     title: str | None = None
     title_by_user: bool = False
     permission_mode: PermissionMode = PermissionMode.DEFAULT

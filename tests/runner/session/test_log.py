@@ -182,3 +182,27 @@ async def test_a_write_to_the_journal_is_repeated_whatever_made_it_fail(
     await log.flush()
     assert append.await_count == 3
     assert [entry.seq for entry in out.entries] == [1]
+
+
+async def test_a_journal_that_was_set_back_is_recognised_although_the_states_are_equal(
+    journal: Journal,
+) -> None:
+    log = SessionLog(STATE, journal, Recorder())
+    log.add(ev.StatusUpdate(status=SessionStatus.IDLE))
+    await log.flush()
+    older = SessionLog(log.state, journal, Recorder())
+    log.add(ev.AgentMessage(message_id="m", text="hi"))
+    await log.flush()
+    assert not older.differs(log.state)
+    for event in (
+        ev.TurnStart(turn_id="t", item_id="i"),
+        ev.TurnEnd(turn_id="t", reason=ev.TurnEndReason.END_TURN),
+    ):
+        log.add(event)
+        await log.flush()
+    assert (log.state.status, log.state.turn_id) == (older.state.status, older.state.turn_id)
+    assert older.differs(log.state)
+    (stored,) = await journal.load()
+    assert stored.state.journaled == log.state.seq
+    await log.close()
+    await older.close()

@@ -144,7 +144,9 @@ async def test_files_that_cannot_be_restored_do_not_stop_the_rewind(harness: Ses
     assert done.cut_at == "anchor"
 
 
-async def test_an_adapter_that_fails_to_restore_files_does_not_stop_the_rewind(harness: SessionHarness) -> None:
+async def test_an_adapter_that_fails_to_restore_files_does_not_stop_the_rewind(
+    harness: SessionHarness,
+) -> None:
     actor, launch = await start_session_with_turn(harness)
     launch.restore_error = RuntimeError("a defect")
     done = await actor.execute(REWIND)

@@ -182,8 +182,13 @@ class SessionLog:
             self.state = msgspec.structs.replace(self.state, seq=acked)
 
     def differs(self, state: SessionState) -> bool:
-        """Return whether `state` is not only another position in the same output."""
-        return _without_position(state) != _without_position(self.state)
+        """Return whether `state`, which the hub has, is not only another position in the same output.
+
+        Two states may be equal although turns lie between them; `journaled` tells them apart.
+        """
+        return state.journaled != self.state.journaled or _without_position(state) != _without_position(
+            self.state
+        )
 
     def restored(self, spec: SessionSpec, state: SessionState) -> StoredSession:
         """Return what the journal is to have if the session goes on with `state`, which the hub has.
@@ -213,12 +218,13 @@ class SessionLog:
         """
         if self.state is self._flushed_state:
             return
-        state, new = self.state, self._added
-        self._added = JournalBatch()
-        self._flushed_state = state
-        comparable = _without_position(state)
+        new, self._added = self._added, JournalBatch()
+        comparable = _without_position(self.state)
         state_changed = comparable != self._published_state
         self._published_state = comparable
+        if state_changed:
+            self.state = msgspec.structs.replace(self.state, journaled=self.state.seq)
+        self._flushed_state = state = self.state
         if not self._unsaved.entries:
             self._unconfirmed_since = asyncio.get_running_loop().time()
         self._unsaved.extend(new)
@@ -324,4 +330,4 @@ class SessionLog:
 
 def _without_position(state: SessionState) -> SessionState:
     """The part of the state that a message alone does not change."""
-    return msgspec.structs.replace(state, seq=0, last_message=None)
+    return msgspec.structs.replace(state, seq=0, journaled=0, last_message=None)
