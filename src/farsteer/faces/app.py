@@ -13,7 +13,7 @@ from farsteer.core.api import MAX_BODY
 from farsteer.faces.acp.websocket import AcpEndpoint
 from farsteer.faces.events.app import LiveEvents
 from farsteer.faces.link import LinkEndpoint
-from farsteer.faces.rest.app import not_found, routes
+from farsteer.faces.rest.app import rest_app
 from farsteer.hub import Hub
 from farsteer.link.messages import MAX_FRAME
 from farsteer.server.client_address import TrustedProxies
@@ -44,10 +44,9 @@ def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIAp
             WebSocketRoute("/link", LinkEndpoint(hub)),
             WebSocketRoute("/acp", AcpEndpoint(hub)),
             Mount("/socket.io", live_events.socketio),
-            *routes(hub, live_events.sse),
         ],
         redirect_slashes=False,
-        default=not_found,
+        default=rest_app(hub, live_events.sse),
     )
     hosts = AllowedHosts(config.host, config.allowed_hosts)
     return Guard(

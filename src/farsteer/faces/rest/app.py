@@ -1,10 +1,9 @@
-"""The REST API as ASGI routes."""
+"""The REST API as an ASGI application."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
-from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from farsteer.core.errors import NotFound
@@ -21,6 +20,7 @@ from farsteer.faces.rest import (
     tokens,
 )
 from farsteer.faces.rest.endpoint import AnyEndpoint
+from farsteer.faces.rest.paths import Paths
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
 from farsteer.server.responses import error_response
@@ -40,16 +40,14 @@ TABLE: tuple[AnyEndpoint, ...] = (
 )
 
 
-def routes(hub: Hub, streams: EventStreams) -> list[BaseRoute]:
-    """Return a route for every path of the API."""
+def rest_app(hub: Hub, streams: EventStreams) -> Paths:
+    """Return the application that serves every path of the API, and answers any other with 404."""
     table = (*TABLE, *activity.event_endpoints(streams))
     by_path = sorted((*table, *system.document_endpoints(table)), key=lambda endpoint: endpoint.path)
-    return [
-        Route(path, Resource(hub, endpoints))
-        for path, endpoints in groupby(by_path, key=lambda endpoint: endpoint.path)
-    ]
+    resources = groupby(by_path, key=lambda endpoint: endpoint.path)
+    return Paths(((path, Resource(hub, endpoints)) for path, endpoints in resources), _not_found)
 
 
-async def not_found(scope: Scope, receive: Receive, send: Send) -> None:
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     """Respond to a path that no face serves."""
     await error_response(NotFound("no such address"))(scope, receive, send)

@@ -41,7 +41,7 @@ class Transaction:
         self, namespace: str, session_id: str, entries: Sequence[tuple[int, bytes | Raw]]
     ) -> None:
         """Publish entries of a session's log, given as (seq, encoded entry)."""
-        first = self._next_cursor()
+        first = last_cursor(self.db) + 1
         now = self.now
         self.db.executemany(
             "INSERT INTO log (cursor, namespace, type, subject, seq, created_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -56,18 +56,15 @@ class Transaction:
     def _publish(
         self, namespace: str, type: str, subject: str, seq: int | None, payload: bytes | None
     ) -> None:
-        cursor = self._next_cursor()
-        self.db.execute(
-            "INSERT OR REPLACE INTO log (cursor, namespace, type, subject, seq, created_at, body)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (cursor, namespace, type, subject, seq, self.now, payload),
-        )
+        # SQLite gives it the cursor after the last row's, before it removes a row that this one replaces.
+        cursor = self.db.execute(
+            "INSERT OR REPLACE INTO log (namespace, type, subject, seq, created_at, body)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (namespace, type, subject, seq, self.now, payload),
+        ).lastrowid
         self.published.append(sync_event(namespace, type, subject, payload, epoch=self.epoch, cursor=cursor))
-
-    def _next_cursor(self) -> int:
-        """One writer and a last row that is never deleted (see `schema`) make this unique."""
-        return last_cursor(self.db) + 1
 
 
 def last_cursor(db: sqlite3.Connection) -> int:
+    """The next cursor is one more. One writer and a last row that is never deleted (see `schema`) make that unique."""
     return db.execute("SELECT max(cursor) FROM log").fetchone()[0] or 0
