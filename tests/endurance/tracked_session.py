@@ -10,6 +10,7 @@ from farsteer.core.events import SessionStatus, decode_entry
 from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState, apply
 from farsteer.core.wire import decode
+from farsteer.hub.store.sqlite.commands import read_state
 from tests.endurance.log_checker import LogChecker
 
 
@@ -71,7 +72,7 @@ class TrackedSession:
 
     def stored_state(self, db: sqlite3.Connection) -> SessionState:
         (state,) = db.execute("SELECT state FROM sessions WHERE id = ?", (self.id,)).fetchone()
-        return decode(state, SessionState)
+        return read_state(db, self.id, state)
 
     def check_names(self, db: sqlite3.Connection) -> None:
         """Check that no message is lost and each has an outcome."""
