@@ -15,18 +15,12 @@ from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.events import make_entry
 from farsteer.core.ids import new_id
-from farsteer.core.queue import ItemState, QueueRef
+from farsteer.core.queue import ItemState, QueueItem, QueueRef
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
 from farsteer.link.messages import KnownSession, Welcome, encode_entry
-from farsteer.runner.journal import (
-    MIGRATIONS,
-    ItemOutcome,
-    Journal,
-    JournalBatch,
-    LogPosition,
-    StoredSession,
-)
+from farsteer.runner.journal import ItemOutcome, Journal, JournalBatch, LogPosition, StoredSession
+from farsteer.runner.journal_schema import MIGRATIONS
 from farsteer.runner.runner import Runner, settling_commands
 from farsteer.storage.connection import connect
 from farsteer.storage.migrations import migrate
@@ -99,6 +93,19 @@ async def test_commands_are_written_when_they_change_and_belong_to_the_state(jou
     await journal.append(replace(STATE, seq=3), JournalBatch(commands=encode(())))
     (stored,) = await journal.load()
     assert stored.state == replace(STATE, seq=3)
+
+
+async def test_the_waiting_messages_of_an_earlier_version_are_known(tmp_path: Path) -> None:
+    with closing(connect(tmp_path / "runner.db")) as db:
+        migrate(db, MIGRATIONS[:7])
+        db.execute("INSERT INTO sessions VALUES (?, ?, ?)", (SESSION, encode(SPEC), encode(STATE)))
+        message = encode(QueueItem(id="i", text="hello", created_at=1))
+        db.execute("INSERT INTO messages VALUES (?, 'i', ?)", (SESSION, message))
+    journal = await Journal.open(tmp_path / "runner.db")
+    assert await journal.read_message(SESSION, "i") == message
+    (stored,) = await journal.load()
+    assert stored.message_sizes == {"i": len(message)}
+    await journal.close()
 
 
 async def test_the_commands_of_an_earlier_version_are_known(tmp_path: Path) -> None:

@@ -13,16 +13,21 @@ from msgspec.structs import replace
 
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import FarsteerError, Unavailable
-from farsteer.core.events import DeltaKind, Notice, QueueUpdate, SlashCommand, decode_entry, make_entry
-from farsteer.core.ids import is_uuid
-from farsteer.core.queue import Attachment, ItemState, QueueItem
-from farsteer.core.session import SessionSpec, SessionState, bounded
-from farsteer.core.wire import decode, encode
+from farsteer.core.events import DeltaKind, Notice, SlashCommand, make_entry
+from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.wire import encode
 from farsteer.link.messages import EncodedEntry, encode_entry
+from farsteer.runner.journal_schema import (
+    INSERT_COMMANDS,
+    INSERT_OUTCOME,
+    MIGRATIONS,
+    encode_state,
+    id_key,
+)
 from farsteer.runner.session.drafts import Draft, DraftDelta, DraftKey, assemble_drafts
 from farsteer.storage.connection import connect
 from farsteer.storage.failures import home_removed, storage_error
-from farsteer.storage.migrations import Migration
 from farsteer.storage.quarantine import DamagedRow, Quarantine, decode_row, is_readable_json
 from farsteer.storage.writer import Writer
 
@@ -33,123 +38,6 @@ _ENTRY_DAMAGED = Notice(
 )
 _PAGE_ENTRIES = 1000
 _PAGE_BYTES = 4 * 1024 * 1024
-
-
-def _move_messages(db: sqlite3.Connection) -> None:
-    """Move waiting messages out of the states, which only refer to them now, and join them with their attachments."""
-    for session, encoded in db.execute("SELECT id, state FROM sessions").fetchall():
-        for item in decode(encoded, _OldState).queue:
-            row = db.execute(
-                "SELECT attachments FROM payloads WHERE session = ? AND item = ?", (session, item.id)
-            ).fetchone()
-            attachments = item.attachments if row is None else decode(row[0], tuple[Attachment, ...])
-            message = replace(item, attachments=attachments)
-            db.execute(
-                "INSERT INTO messages (session, item, body) VALUES (?, ?, ?)",
-                (session, item.id, encode(message)),
-            )
-        state = bounded(decode(encoded, SessionState))
-        db.execute("UPDATE sessions SET state = ? WHERE id = ?", (encode(state), session))
-
-
-class _OldState(msgspec.Struct):
-    """A state as it was before migration 3."""
-
-    queue: tuple[QueueItem, ...] = ()
-
-
-def _move_settled(db: sqlite3.Connection) -> None:
-    """Keep the outcome of every item, not only the ids of the last 500. What the hub has confirmed is not known."""
-    db.execute(
-        """
-        CREATE TABLE outcomes (
-            session BLOB NOT NULL, item BLOB NOT NULL, state TEXT NOT NULL, seq INTEGER NOT NULL,
-            PRIMARY KEY (session, item)
-        ) WITHOUT ROWID
-        """
-    )
-    settled: list[tuple[str, str]] = db.execute("SELECT session, item FROM settled").fetchall()
-    known: dict[tuple[str, str], tuple[ItemState, int]] = dict.fromkeys(settled, (ItemState.UNKNOWN, 0))
-    for session, seq, body in db.execute("SELECT session, seq, body FROM outbox WHERE kind = 'queue_update'"):
-        event = decode_entry(body).content
-        if isinstance(event, QueueUpdate) and event.state.final:
-            known[session, event.item_id] = (event.state, seq)
-    db.executemany(
-        _INSERT_OUTCOME,
-        [(_key(session), _key(item), state.value, seq) for (session, item), (state, seq) in known.items()],
-    )
-    db.execute("DROP TABLE settled")
-
-
-def _key(id: str) -> bytes:
-    """Return an id as it is stored where there are many: a UUID in 16 bytes."""
-    return bytes.fromhex(id.replace("-", "")) if is_uuid(id) else id.encode()
-
-
-def _move_commands(db: sqlite3.Connection) -> None:
-    """Move the agents' commands out of the states, which are written with every change."""
-    db.execute("CREATE TABLE commands (session TEXT PRIMARY KEY, body BLOB NOT NULL)")
-    for session, encoded in db.execute("SELECT id, state FROM sessions").fetchall():
-        try:
-            state = decode(encoded, SessionState)
-        except (msgspec.DecodeError, TypeError):
-            continue  # it is set aside when it is loaded
-        db.execute("UPDATE sessions SET state = ? WHERE id = ?", (_encode_state(state), session))
-        db.execute(_INSERT_COMMANDS, (session, encode(state.commands)))
-
-
-def _encode_state(state: SessionState) -> bytes:
-    """Return the state as it is stored: without the commands, which change rarely and are most of it."""
-    return encode(replace(state, commands=()))
-
-
-_INSERT_COMMANDS = "INSERT OR REPLACE INTO commands (session, body) VALUES (?, ?)"
-_INSERT_OUTCOME = "INSERT OR REPLACE INTO outcomes (session, item, state, seq) VALUES (?, ?, ?, ?)"
-
-# Table `commands` has the part of the states that changes rarely, `outbox` the entries that the hub has not confirmed,
-# `messages` those of people that wait in the queue, `outcomes` the items that have their outcome, for the life of the
-# session: about 60 bytes each.
-MIGRATIONS: tuple[Migration, ...] = (
-    Migration(
-        1,
-        """
-        CREATE TABLE sessions (id TEXT PRIMARY KEY, spec BLOB NOT NULL, state BLOB NOT NULL);
-        CREATE TABLE outbox (
-            session TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL,
-            PRIMARY KEY (session, seq)
-        ) WITHOUT ROWID;
-        CREATE TABLE settled (
-            n INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, item TEXT NOT NULL
-        );
-        CREATE INDEX settled_by_session ON settled (session, n);
-        CREATE TABLE payloads (
-            session TEXT NOT NULL, item TEXT NOT NULL, attachments BLOB NOT NULL, PRIMARY KEY (session, item)
-        );
-        """,
-    ),
-    Migration(
-        2,
-        """
-        CREATE TABLE drafts (
-            n INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL,
-            start INTEGER NOT NULL, text BLOB NOT NULL
-        );
-        CREATE INDEX drafts_by_message ON drafts (session, message, kind);
-        """,
-    ),
-    Migration(
-        3,
-        """
-        CREATE TABLE messages (
-            session TEXT NOT NULL, item TEXT NOT NULL, body BLOB NOT NULL, PRIMARY KEY (session, item)
-        );
-        """,
-    ),
-    Migration(4, _move_messages),
-    Migration(5, "DROP TABLE payloads;"),
-    Migration(6, _move_settled),
-    Migration(7, _move_commands),
-)
 
 
 def _confirmed(db: sqlite3.Connection, state: SessionState) -> int:
@@ -301,12 +189,12 @@ class Journal:
         db.execute("DELETE FROM sessions WHERE id = ?", (session,))
 
     async def create_session(self, spec: SessionSpec, state: SessionState) -> None:
-        row = (spec.id, encode(spec), _encode_state(state))
+        row = (spec.id, encode(spec), encode_state(state))
         commands = encode(state.commands)
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("INSERT INTO sessions (id, spec, state) VALUES (?, ?, ?)", row)
-            db.execute(_INSERT_COMMANDS, (spec.id, commands))
+            db.execute(INSERT_COMMANDS, (spec.id, commands))
 
         await self._write(write)
 
@@ -317,13 +205,15 @@ class Journal:
 
         Of the messages that wait and the drafts only those stay that the given sessions have.
         """
-        rows = [(one.spec.id, encode(one.spec), _encode_state(one.state)) for one in sessions]
+        rows = [(one.spec.id, encode(one.spec), encode_state(one.state)) for one in sessions]
         commands = [(one.spec.id, encode(one.state.commands)) for one in sessions]
-        settled = [(_key(session), _key(item), state.value, seq) for session, (item, state, seq) in outcomes]
+        settled = [
+            (id_key(session), id_key(item), state.value, seq) for session, (item, state, seq) in outcomes
+        ]
 
         def write(db: sqlite3.Connection) -> None:
             db.executemany("INSERT OR REPLACE INTO sessions (id, spec, state) VALUES (?, ?, ?)", rows)
-            db.executemany(_INSERT_COMMANDS, commands)
+            db.executemany(INSERT_COMMANDS, commands)
             for one in sessions:
                 id = one.spec.id
                 db.execute("DELETE FROM outbox WHERE session = ?", (id,))
@@ -334,7 +224,7 @@ class Journal:
                     "DELETE FROM messages WHERE session = ? AND item = ?",
                     [(id, item) for (item,) in items if item not in one.message_sizes],
                 )
-            db.executemany(_INSERT_OUTCOME, settled)
+            db.executemany(INSERT_OUTCOME, settled)
 
         await self._write(write)
 
@@ -344,21 +234,21 @@ class Journal:
         """Commit `batch`, the state after it and new draft text. Returns when they are on the disk."""
         id = state.id
         messages = [(id, item, message) for item, message in batch.messages.items()]
-        body = _encode_state(state)
+        body = encode_state(state)
         entries = [(id, entry.seq, entry.kind, bytes(entry.body)) for entry in batch.entries]
         drafted = [
             (id, key.kind.value, key.message_id, start, text.encode(errors="replace"))
             for key, start, text in draft_deltas
         ]
         finished_drafts = [(id, key.message_id, key.kind.value) for key in batch.finished_drafts]
-        outcomes = [(_key(id), _key(item), outcome.value, seq) for item, outcome, seq in batch.outcomes]
+        outcomes = [(id_key(id), id_key(item), outcome.value, seq) for item, outcome, seq in batch.outcomes]
         finished_items = [(id, item) for item, _, _ in batch.outcomes]
 
         def write(db: sqlite3.Connection) -> None:
             db.execute("UPDATE sessions SET state = ? WHERE id = ?", (body, id))
             db.executemany("INSERT INTO outbox (session, seq, kind, body) VALUES (?, ?, ?, ?)", entries)
             if batch.commands is not None:
-                db.execute(_INSERT_COMMANDS, (id, batch.commands))
+                db.execute(INSERT_COMMANDS, (id, batch.commands))
             if messages:
                 db.executemany("INSERT INTO messages (session, item, body) VALUES (?, ?, ?)", messages)
             if finished_drafts:
@@ -371,7 +261,7 @@ class Journal:
                 )
             if finished_items:
                 db.executemany("DELETE FROM messages WHERE session = ? AND item = ?", finished_items)
-                db.executemany(_INSERT_OUTCOME, outcomes)
+                db.executemany(INSERT_OUTCOME, outcomes)
 
         await self._write(write)
 
@@ -401,7 +291,8 @@ class Journal:
         """
         try:
             rows = self._reader.execute(
-                "SELECT state, seq FROM outcomes WHERE session = ? AND item = ?", (_key(session), _key(item))
+                "SELECT state, seq FROM outcomes WHERE session = ? AND item = ?",
+                (id_key(session), id_key(item)),
             ).fetchall()
         except sqlite3.Error as error:
             raise Unavailable(f"the runner cannot read its journal: {error}") from error
@@ -420,7 +311,7 @@ class Journal:
                     db.execute(
                         "UPDATE outcomes SET seq = 0 WHERE session = ? AND seq > ? AND seq < ?"
                         " AND seq NOT IN (SELECT seq FROM outbox WHERE session = ?)",
-                        (_key(session), acked, following, session),
+                        (id_key(session), acked, following, session),
                     )
 
         await self._write(write)
@@ -478,7 +369,7 @@ class Journal:
 
     async def delete_session(self, session: str) -> None:
         def write(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM outcomes WHERE session = ?", (_key(session),))
+            db.execute("DELETE FROM outcomes WHERE session = ?", (id_key(session),))
             for statement in (
                 "DELETE FROM outbox WHERE session = ?",
                 "DELETE FROM messages WHERE session = ?",

@@ -63,7 +63,7 @@ class SessionOutbox:
     def pop_state(self, *, may_keep_commands: bool) -> tuple[SessionState, bool]:
         """Return the state to send, and whether it has no commands because they were sent over this link before."""
         state, self.state_due = self.state, False
-        if may_keep_commands and state.commands == self.sent_commands:
+        if may_keep_commands and state.commands is self.sent_commands:
             return msgspec.structs.replace(state, commands=()), True
         self.sent_commands = state.commands
         return state, False

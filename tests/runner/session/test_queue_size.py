@@ -21,7 +21,8 @@ from farsteer.core.session import MAX_OPEN_APPROVALS, SessionState
 from farsteer.core.wire import encode
 from farsteer.link.frames import encode_frame
 from farsteer.link.messages import Events
-from farsteer.runner.journal import MIGRATIONS, Journal
+from farsteer.runner.journal import Journal
+from farsteer.runner.journal_schema import MIGRATIONS
 from farsteer.runner.session import log as session_log
 from farsteer.storage.connection import connect
 from farsteer.storage.migrations import migrate

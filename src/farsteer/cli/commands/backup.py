@@ -109,7 +109,7 @@ def restore_command(argv: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print what was restored as one JSON object")
     arguments = parser.parse_args(argv)
     from farsteer.hub.store.sqlite.schema import MIGRATIONS as HUB_MIGRATIONS
-    from farsteer.runner.journal import MIGRATIONS as RUNNER_MIGRATIONS
+    from farsteer.runner.journal_schema import MIGRATIONS as RUNNER_MIGRATIONS
     from farsteer.storage.restore import restore_backup
 
     home = context.home_directory(arguments)

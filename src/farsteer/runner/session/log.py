@@ -130,7 +130,7 @@ class SessionLog:
 
     def enqueue(self, item: QueueItem) -> None:
         """Queue a new item. The log has only its summary. Raises Conflict `queue_full`."""
-        message = encode(item)
+        message = encode(compact(item))
         if sum(self._message_sizes.values()) + len(message) > _MAX_QUEUED_BYTES:
             raise Conflict("too many bytes wait in this session", code=ErrorCode.QUEUE_FULL)
         self.add(ev.QueueUpdate(item_id=item.id, state=ItemState.QUEUED, item=compact(summarize(item))))
