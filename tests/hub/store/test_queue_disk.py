@@ -104,11 +104,11 @@ async def test_an_eight_byte_message_costs_less_than_two_kilobytes_at_any_depth(
             log = await harness.create_session()
             await fill(harness, log, depth)
             before = size_of(harness)
-            for _ in range(200):
+            for _ in range(100):
                 [item] = await fill(harness, log, 1)
                 await confirm(harness, log, item, ItemState.CANCELLED)
             # With its outcome: two entries and three updates.
-            assert (size_of(harness) - before) / 200 < 2200
+            assert (size_of(harness) - before) / 100 < 2200
             rows = query(
                 harness, "SELECT length(body) FROM log WHERE subject = ? AND type = 'session-updated'", log.session_id
             )  # fmt: skip
