@@ -1,7 +1,11 @@
 """Messages that queue: how many per second a hub accepts and passes on to its runner, and what they cost.
 
-Hub and runner are processes of their own, as on two machines. Each session is in a turn that does not end, so that
-messages are accepted, stored, sent to the runner, queued and confirmed, and start nothing.
+Hub and runner are processes of their own (`farsteer hub` and `farsteer runner`), as on two machines, and share the
+cores of this one with their client. Each session is in a turn that does not end, so that messages are accepted, stored,
+sent to the runner, queued and confirmed, and start nothing.
+
+The client is lean, so that it is not what is measured: it writes requests that were made before to connections that
+stay open, and looks only for the status and the end of each answer. What it costs is in the report.
 """
 
 from __future__ import annotations
@@ -54,6 +58,7 @@ class Throughput:
     hub_us: float
     """CPU time per message."""
     runner_us: float
+    client_us: float
     bare: float
     """Commits per second of one row each, by SQLite alone on the same disk."""
     disk: float
@@ -132,7 +137,8 @@ def measure_messages(rounds: int) -> Throughput:
             one = found[-1]
             say(
                 f"messages: {one.accepted:,.0f}/s accepted, {one.dispatched:,.0f}/s dispatched,"
-                f" 202 in {one.p50:.0f} ms; CPU: hub {one.hub_us:.0f} us, runner {one.runner_us:.0f} us"
+                f" 202 in {one.p50:.0f} ms; CPU: hub {one.hub_us:.0f} us, runner {one.runner_us:.0f} us,"
+                f" client {one.client_us:.0f} us"
             )
     return sorted(found, key=lambda one: one.dispatched)[len(found) // 2]
 
@@ -144,9 +150,9 @@ def _round(deployment: Deployment) -> Throughput:
     time.sleep(_SETTLE_SECONDS)
     size = deployment.database_bytes()
     cpu = [measure.cpu_seconds([child.pid]) for child in (deployment.hub, deployment.runner)]
-    begin = time.perf_counter()
+    begin, client = time.perf_counter(), time.process_time()
     times = _send(deployment, deployment.sessions, EACH)
-    accepted = time.perf_counter() - begin
+    accepted, client = time.perf_counter() - begin, time.process_time() - client
     _until(lambda: not deployment.waiting("accepted"))
     dispatched = time.perf_counter() - begin
     used = [
@@ -165,6 +171,7 @@ def _round(deployment: Deployment) -> Throughput:
         alone_p50=measure.percentile(alone, 0.5) * 1000,
         hub_us=used[0] / count * 1e6,
         runner_us=used[1] / count * 1e6,
+        client_us=client / count * 1e6,
         bare=_bare_commits(deployment.home),
         disk=max(deployment.database_bytes() - size, 0) / count,
     )

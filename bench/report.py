@@ -186,6 +186,7 @@ def _messages(found: Results) -> Iterator[str]:
         ("202, one request at a time, p50", f"{messages.alone_p50:.1f} ms"),
         ("CPU of the hub per message", f"{messages.hub_us:.0f} µs"),
         ("CPU of the runner per message", f"{messages.runner_us:.0f} µs"),
+        ("CPU of the client per message", f"{messages.client_us:.0f} µs"),
         ("both databases grow by", f"{messages.disk:,.0f} bytes per message"),
         ("SQLite alone, one row per synchronous commit", f"{messages.bare:,.0f}/s"),
     ]
