@@ -24,7 +24,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test test-faults kills test-agents fuzz audit bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test all-tests test-faults kills test-agents fuzz audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,7 +53,11 @@ check: lint ## lint, types and the fast tests of every package: under a minute
 fast-tests: setup
 	@$(PYTEST) -m "not slow and not faults and not vendor" </dev/null
 
-test: lint types ## lint, types and all tests that need no vendor CLI
+# Side by side, as in `check`: many tests wait for processes, and the types use that time.
+test: lint ## lint, types and all tests that need no vendor CLI
+	@$(MAKE) --no-print-directory --jobs=2 types all-tests
+
+all-tests: setup
 	@$(PYTEST) -m "not faults and not vendor" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
