@@ -287,6 +287,19 @@ async def test_deleting_a_session_deletes_a_conversation_that_it_created(
     assert harness.agent.deleted == ["ours"]
 
 
+async def test_a_deletion_whose_link_ends_is_finished(harness: RunnerHarness, project: Path) -> None:
+    spec = SessionSpec(id=new_id(), machine_id="m", directory=str(project), agent=harness.agent.name)
+    state = SessionState(id=spec.id, agent=spec.agent or "", directory=str(project), native_id="ours")
+    await harness.runner.create_session(spec, state)
+    deleting = asyncio.create_task(harness.call(commands.Delete(), spec.id))
+    await eventually(lambda: harness.runner.actor(spec.id) is None)
+    deleting.cancel()
+    await harness.runner.close()
+    assert harness.agent.deleted == ["ours"]
+    await harness.open()
+    assert harness.runner.actor(spec.id) is None
+
+
 async def test_a_conversation_that_is_yet_to_be_forked_is_kept(harness: RunnerHarness, project: Path) -> None:
     place = str(project)
 

@@ -25,7 +25,7 @@ from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
 from farsteer.runner.journal import ItemOutcome, Journal, StoredSession
 from farsteer.runner.lease import RunnerLease
-from farsteer.runner.link_client import Connect, LinkClient
+from farsteer.runner.link_client import Connect, LinkClient, LinkTransport
 from farsteer.runner.machine import RunnerSettings, load_settings
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.actor import SessionActor
@@ -60,6 +60,7 @@ class Runner:
         self._journal = journal
         self._outbox = Outbox()
         self._actors: dict[str, SessionActor] = {}
+        self._deletions: dict[str, asyncio.Task[None]] = {}
         self.importing: set[tuple[str, str]] = set()
         """Agent and native id of the conversations that are being imported."""
         self.lease = RunnerLease(home, lock.place)
@@ -100,7 +101,13 @@ class Runner:
         Raises BadRequest if the machine's key is damaged, and Unavailable if the home was removed.
         """
         info, key = await self.describe(), machine.machine_key(self.home)
-        link = asyncio.create_task(self._link.run(connect, info, key))
+
+        async def connect_after_deletions() -> LinkTransport:
+            # `Hello` names the sessions of this machine, which those are not any more.
+            await self._finish_deletions()
+            return await connect()
+
+        link = asyncio.create_task(self._link.run(connect_after_deletions, info, key))
         failure = asyncio.create_task(self._journal.failure())
         try:
             await asyncio.wait({link, failure}, return_when=asyncio.FIRST_COMPLETED)
@@ -126,6 +133,7 @@ class Runner:
         for error in await asyncio.gather(*closing, return_exceptions=True):
             if error is not None:
                 _logger.error("a session was not closed: %s", error)
+        await self._finish_deletions()
         await self._link.end()
         await self._journal.close()
         self._lock.release()
@@ -310,7 +318,20 @@ class Runner:
         self._outbox.adopt(session, acked)
 
     async def delete_session(self, session: str) -> None:
-        """Stop a session and delete everything of it on this machine. Idempotent."""
+        """Stop a session and delete everything of it on this machine. Idempotent.
+
+        That is finished also if the caller is cancelled because its link ends: half a session can be neither used nor
+        deleted.
+        """
+        if session not in self._deletions:
+            deletion = self._deletions[session] = asyncio.create_task(self._delete_session(session))
+            deletion.add_done_callback(lambda _: self._deletions.pop(session))
+        await asyncio.shield(self._deletions[session])
+
+    async def _finish_deletions(self) -> None:
+        await asyncio.gather(*self._deletions.values(), return_exceptions=True)
+
+    async def _delete_session(self, session: str) -> None:
         actor = self._actors.pop(session, None)
         if actor is not None:
             await actor.close("the session was deleted")
