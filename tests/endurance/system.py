@@ -433,6 +433,10 @@ class SimulatedSystem:
     async def _wait_until_idle(self) -> None:
         """Start everything again. Everything must have an outcome in bounded time."""
         self.memory.starts.clear()
+        if self.protocol < PROTOCOL:
+            # It is updated. Before, the hub could not tell it the outcomes that the log lacks.
+            await self.kill_runner(lose=False, linger=0)
+            self.protocol = PROTOCOL
         await self.start_hub()
         await self.start_runner()
         deadline = self.loop.time() + IDLE_SECONDS
