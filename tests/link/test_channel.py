@@ -216,15 +216,18 @@ async def test_a_frame_of_too_many_or_invalid_messages_ends_the_link(others: byt
         await link.runner.send(Ping())
 
 
-async def test_what_cannot_be_written_ends_the_link(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [LinkClosed("gone"), MemoryError()])
+async def test_what_cannot_be_written_ends_the_link(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     async def fail(frame: bytes) -> None:
-        raise LinkClosed("gone")
+        raise error
 
     async with linked() as link:
         monkeypatch.setattr(link.hub, "_write", fail)
         await link.hub.send(Pong())
         await asyncio.sleep(0)
-        with pytest.raises(LinkClosed, match="gone"):
+        with pytest.raises(LinkClosed, match="gone|MemoryError"):
             await link.hub.send(Pong())
 
 

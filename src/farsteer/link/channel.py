@@ -199,6 +199,9 @@ class Channel(ABC, Generic[Out, In]):
                 await self._write_now(self._next_frame())
         except LinkClosed as closed:
             self._fail(closed)
+        except Exception as error:
+            # A lack of memory, for example. Whoever sends next ends the link.
+            self._fail(LinkClosed(f"a frame could not be written: {type(error).__name__}"))
         finally:
             self._writing = None
 
