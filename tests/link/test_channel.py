@@ -227,7 +227,7 @@ async def test_what_cannot_be_written_ends_the_link(
         monkeypatch.setattr(link.hub, "_write", fail)
         await link.hub.send(Pong())
         await asyncio.sleep(0)
-        with pytest.raises(LinkClosed, match="gone|MemoryError"):
+        with pytest.raises(LinkClosed, match=r"gone|MemoryError"):
             await link.hub.send(Pong())
 
 

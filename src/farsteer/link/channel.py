@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable
@@ -44,6 +45,8 @@ from farsteer.link.window import Window
 
 Out = TypeVar("Out", bound=ToHub | ToRunner)
 In = TypeVar("In", bound=ToHub | ToRunner)
+
+_logger = logging.getLogger(__name__)
 
 _SHORT_BYTES = 4 * 1024
 _WHOLE_BYTES = 16 * 1024
@@ -201,6 +204,7 @@ class Channel(ABC, Generic[Out, In]):
             self._fail(closed)
         except Exception as error:
             # A lack of memory, for example. Whoever sends next ends the link.
+            _logger.exception("a frame of the link could not be written")
             self._fail(LinkClosed(f"a frame could not be written: {type(error).__name__}"))
         finally:
             self._writing = None
