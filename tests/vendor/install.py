@@ -89,8 +89,8 @@ def _fetch(pin: Pin, folder: Path) -> None:
     (folder / "package.json").write_text(json.dumps({"private": True}))
     packed = folder / ".npm"
     command = [
-        str(NODE), str(NPM), "install", f"{pin.package_here}@{pin.version}", "--save-exact", "--cache", str(packed),
-        "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
+        str(NODE), str(NPM), "install", f"{pin.package_here}@{pin.release_here}", "--save-exact",
+        "--cache", str(packed), "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
         *([] if pin.scripts else ["--ignore-scripts"]),
     ]  # fmt: skip
     environment = {
@@ -117,7 +117,7 @@ def _fetch(pin: Pin, folder: Path) -> None:
 def _check(pin: Pin, folder: Path) -> None:
     installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
     got = installed[f"node_modules/{pin.package_here}"]
-    if got["version"] != pin.version:
+    if got["version"] != pin.release_here:
         raise InstallFailed(f"npm installed {got['version']}")
     expected = pin.integrity.get(here())
     if expected is not None and got.get("integrity") != expected:

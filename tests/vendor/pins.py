@@ -14,15 +14,28 @@ def here() -> str:
     return f"{sys.platform}-{machine or platform.machine().lower()}"
 
 
+def triple() -> str:
+    """Return this platform as Rust programs name it, such as x86_64-unknown-linux-musl."""
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(
+        platform.machine().lower(), platform.machine().lower()
+    )
+    return f"{machine}-apple-darwin" if sys.platform == "darwin" else f"{machine}-unknown-linux-musl"
+
+
 @dataclass(frozen=True)
 class Pin:
-    """An npm package at an exact version. `{platform}` in `package` and `program` stands for this platform."""
+    """An npm package at an exact version.
+
+    `{platform}` and `{triple}` in `package`, `program` and `release` stand for this platform.
+    """
 
     name: str
     version: str
     package: str
     program: str
     """The path of the program below node_modules."""
+    release: str = "{version}"
+    """The version as npm knows it."""
     integrity: Mapping[str, str] = field(default_factory=dict)
     """What npm must have got, for the platforms where it is known."""
     scripts: bool = False
@@ -37,8 +50,12 @@ class Pin:
         return self.package.format(platform=here())
 
     @property
+    def release_here(self) -> str:
+        return self.release.format(platform=here(), version=self.version)
+
+    @property
     def program_here(self) -> str:
-        return self.program.format(platform=here())
+        return self.program.format(platform=here(), triple=triple())
 
 
 def _droid(version: str, **integrity: str) -> Pin:
@@ -60,6 +77,26 @@ DROID_OLD = _droid(
     "0.99.0",
     linux_x64="sha512-16fmqhBS2ijMVC2DNuVkmXLToRhAmZad7Lz8pQYb8ECW0uQthX5hM91grNoQ39MkZVDoYOmmrbTL7y6q3H3uJA==",
 )
+CLAUDE = Pin(
+    name="claude",
+    version="2.1.326",
+    package="@anthropic-ai/claude-code-{platform}",
+    program="@anthropic-ai/claude-code-{platform}/claude",
+    integrity={
+        "linux-x64": "sha512-RvNuaeMGfPGUyUGttVvhHgVUZ3B2L+Pgf336ImZLsPP2UQHYblewi47CPFLObqz+K6D++PLP1eAsDBLYko3w+g=="
+    },
+)
+CODEX = Pin(
+    name="codex",
+    version="0.169.0",
+    release="{version}-{platform}",
+    package="@openai/codex",
+    program="@openai/codex/vendor/{triple}/bin/codex",
+    integrity={
+        "linux-x64": "sha512-o05NyAOCDygSPRo1yinzxvkRSdmsZyBD9E7mbpmjRanSfM8lypqWtQgEo4XfNkwhuCR2aFu8mlGOsQGFXVbVww=="
+    },
+)
+"""Each platform's program is a version of the package."""
 ACPX = Pin(name="acpx", version="0.19.1", package="acpx", program="acpx/dist/cli.js")
 """A client of editors' protocol for the command line, made by others; the node of `make setup` runs it."""
-PINS = (DROID, DROID_OLD, ACPX)
+PINS = (DROID, DROID_OLD, CLAUDE, CODEX, ACPX)

@@ -26,6 +26,7 @@ Turns
   `AgentProcess.handing_over` raises it.
 - `interrupt` asks the agent to end the turn. The turn still ends with its own `TurnEnded`.
 - A message is emitted once as a whole. Its deltas, if any, come before it and add up to its text.
+- What a sub-agent does names the tool call that runs it (`parent_tool_call_id`). It never ends the turn.
 
 Approvals
 - `ApprovalAsked` opens an approval. It stays open until `answer`, `ApprovalWithdrawn` or the end of the turn.

@@ -151,28 +151,36 @@ class TurnOutput:
 
     def add_message(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
-        meta: dict[str, Any] | None = None,
+        parent: str | None = None, meta: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Add a whole message. A repetition of a finished message is dropped."""
         if self._finish(DeltaKind.MESSAGE, message_id):
             self._emit(
-                AgentMessage(message_id=message_id, text=text, anchor=anchor, partial=partial, meta=meta)
-            )
+                AgentMessage(
+                    message_id=message_id, text=text, anchor=anchor, partial=partial, parent_tool_call_id=parent,
+                    meta=meta,
+                )
+            )  # fmt: skip
 
     def add_thought(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
-        meta: dict[str, Any] | None = None,
+        parent: str | None = None, meta: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """Add a whole thought. A repetition of a finished thought is dropped."""
         if self._finish(DeltaKind.THOUGHT, message_id):
             self._emit(
-                AgentThought(message_id=message_id, text=text, anchor=anchor, partial=partial, meta=meta)
-            )
+                AgentThought(
+                    message_id=message_id, text=text, anchor=anchor, partial=partial, parent_tool_call_id=parent,
+                    meta=meta,
+                )
+            )  # fmt: skip
 
     # Everything else
 
     def add_event(self, event: SessionEvent) -> None:
         """Add any other event. Tool calls are tracked until their final status."""
+        if isinstance(event, ToolCall):
+            self.drop_draft(DeltaKind.TOOL_INPUT, event.tool_call_id)
         if isinstance(event, ToolCall | ToolCallUpdate) and event.status is not None:
             if event.status.final:
                 self._flush()

@@ -20,6 +20,7 @@ from farsteer.client.stream import EventStream
 from farsteer.core import api
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.session import SessionType
 
 if TYPE_CHECKING:
     from farsteer.client.session import AsyncSession
@@ -135,7 +136,7 @@ class AsyncClient(HubOperations, MessageOperations):
                 permission_mode=None if permission_mode is None else PermissionMode(permission_mode),
                 yolo=yolo,
                 title=title,
-                session_type=api.SessionType.WORKTREE if worktree else None,
+                session_type=SessionType.WORKTREE if worktree else None,
                 worktree_name=worktree if isinstance(worktree, str) and worktree else None,
                 permission_timeout=permission_timeout,
                 source=source,

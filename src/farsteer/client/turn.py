@@ -236,13 +236,16 @@ class Turn:
         self._seq = entry.seq
         content = entry.content
         text = ""
-        if isinstance(content, ev.AgentMessage):
-            text = self._text.complete(content.message_id, content.text)
+        answer = (
+            content if isinstance(content, ev.AgentMessage) and content.parent_tool_call_id is None else None
+        )
+        if answer is not None:
+            text = self._text.complete(answer.message_id, answer.text)
         if self.turn_id is None:
             self._handle_entry_before_turn(entry)
             return
-        if isinstance(content, ev.AgentMessage):
-            self._answer = content.text
+        if answer is not None:
+            self._answer = answer.text
         self._updates.append(TurnUpdate(text=text, entry=entry))
         if isinstance(content, ev.TurnEnd) and content.turn_id == self.turn_id:
             self._set_result(content.reason, content.error)

@@ -43,6 +43,10 @@ class AgentInfo(WireStruct, omit_defaults=False):
     """Why it is not available."""
     install: str | None = None
     """The command that installs it."""
+    login: str | None = None
+    """How to log in, if the agent is installed but cannot work before that."""
+    warning: str | None = None
+    """What a user should know although the agent works, such as a version that was not tested."""
     models: tuple[str, ...] = ()
     capabilities: Capabilities = Capabilities()
 

@@ -116,6 +116,11 @@ class AgentMessage(Event, tag="agent_message"):
     """The agent's own id of this message. A rewind can cut after it."""
     partial: bool = False
     """True if the turn ended before the message was complete."""
+    parent_tool_call_id: str | None = None
+    """The tool call that runs the sub-agent which this is from. None: it is from the agent itself.
+
+    What a sub-agent says is no answer to the person, and has no anchor.
+    """
 
 
 class AgentThought(Event, tag="agent_thought"):
@@ -123,6 +128,7 @@ class AgentThought(Event, tag="agent_thought"):
     text: str
     anchor: str | None = None
     partial: bool = False
+    parent_tool_call_id: str | None = None
 
 
 class ToolCall(Event, tag="tool_call"):
@@ -134,6 +140,7 @@ class ToolCall(Event, tag="tool_call"):
     input: dict[str, Any] | None = None
     locations: tuple[Location, ...] = ()
     content: tuple[ToolContent, ...] = ()
+    parent_tool_call_id: str | None = None
 
 
 class ToolCallUpdate(Event, tag="tool_call_update"):
@@ -177,6 +184,15 @@ class UsageUpdate(Event, tag="usage_update"):
     context_size: int | None = None
     cost_usd: float | None = None
     model: str | None = None
+
+
+class Compacted(Event, tag="compacted"):
+    """The agent has replaced the beginning of its context by a summary. The log keeps everything."""
+
+    automatic: bool = True
+    """False if a person asked for it."""
+    tokens_before: int | None = None
+    tokens_after: int | None = None
 
 
 class TitleUpdate(Event, tag="title_update"):
@@ -287,7 +303,7 @@ class Other(Event, tag="other"):
 
 SessionEvent = (
     UserMessage | AgentMessage | AgentThought | ToolCall | ToolCallUpdate | Plan | CommandsUpdate | ModeUpdate
-    | UsageUpdate | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested | ApprovalResolved | QueueUpdate
+    | UsageUpdate | Compacted | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested | ApprovalResolved | QueueUpdate
     | LaunchStart | LaunchEnd | Rewound | StatusUpdate | Notice | Other
 )  # fmt: skip
 
@@ -295,7 +311,17 @@ _KIND_BY_TYPE = {kind: str(kind.__struct_config__.tag) for kind in get_args(Sess
 KINDS = frozenset(_KIND_BY_TYPE.values())
 """The kinds of events that this version knows."""
 
-_AGENT = (AgentMessage, AgentThought, ToolCall, ToolCallUpdate, Plan, CommandsUpdate, UsageUpdate, Other)
+_AGENT = (
+    AgentMessage,
+    AgentThought,
+    ToolCall,
+    ToolCallUpdate,
+    Plan,
+    CommandsUpdate,
+    UsageUpdate,
+    Compacted,
+    Other,
+)
 
 
 def role_of(event: SessionEvent) -> Role:
@@ -334,12 +360,15 @@ class DeltaKind(StrEnum):
     MESSAGE = "agent_message"
     THOUGHT = "agent_thought"
     TOOL_OUTPUT = "tool_output"
+    TOOL_INPUT = "tool_input"
+    """The input of a tool call as the model writes it, before the tool call itself. JSON that is not complete yet."""
 
 
 class Delta(WireStruct):
     """A live fragment of a message that is stored later as a whole. `offset` is its position in characters."""
 
     message_id: str
+    """The id of the message, or of the tool call."""
     kind: DeltaKind
     text: str
     offset: int = 0

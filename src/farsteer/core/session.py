@@ -203,7 +203,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
             title = state.title or _title(event.text)
             queue = mark_handed_over(state.queue, event.item_id)
             return _replace(state, title=title, last_message=clip(event.text, 200), queue=queue)
-        case ev.AgentMessage():
+        case ev.AgentMessage() if event.parent_tool_call_id is None:
             return _replace(state, last_message=clip(event.text, 200))
         case ev.ApprovalRequested():
             status = SessionStatus.WAITING if state.turn_id else state.status

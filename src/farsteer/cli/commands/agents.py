@@ -49,16 +49,15 @@ async def _list_local(arguments: argparse.Namespace) -> int:
         for info in agents:
             print(printable_json(info))
         return SUCCESS
-    rows = [("AGENT", "VERSION", "")]
-    for info in agents:
-        note = (
-            info.title
-            if info.available
-            else f"{info.reason or 'not installed'}; install: {info.install or 'see its home page'}"
-        )
-        rows.append((info.name, info.version or "-", note))
+    rows = [("AGENT", "VERSION", ""), *((info.name, info.version or "-", _note(info)) for info in agents)]
     print(table(rows, get_terminal_size().columns))
     return SUCCESS
+
+
+def _note(info: AgentInfo) -> str:
+    if not info.available:
+        return f"{info.reason or 'not installed'}; install: {info.install or 'see its home page'}"
+    return f"not logged in: {info.login}" if info.login else info.warning or info.title
 
 
 async def _list_hub(arguments: argparse.Namespace) -> int:
@@ -71,6 +70,7 @@ async def _list_hub(arguments: argparse.Namespace) -> int:
             print(printable_json(agent))
         for place in agent.machines:
             note = agent.title if place.available else place.reason or "not installed"
+            note = f"not logged in: {place.login}" if place.available and place.login else note
             machine = names.get(place.machine_id, place.machine_id[:8])
             rows.append((agent.name, machine, place.version or "-", note))
     if not arguments.json:
@@ -97,6 +97,8 @@ def _describe(info: AgentInfo) -> str:
         "version": info.version or "",
         "missing": "" if info.available else info.reason or "not installed",
         "install": "" if info.available else info.install or "",
+        "log in": info.login or "",
+        "note": info.warning or "",
         "models": ", ".join(info.models),
         "can": _capability_names(info.capabilities),
     }

@@ -347,8 +347,13 @@ async def check_agents() -> AsyncIterator[Check]:
         except FarsteerError as error:
             yield Check(Grade.WARN, f"agent {name}: {error.message}")
             continue
-        if info.available:
-            yield Check(Grade.OK, f"agent {info.name} {info.version or ''}".rstrip())
+        named = f"agent {info.name} {info.version or ''}".rstrip()
+        if info.available and info.login:
+            yield Check(Grade.WARN, f"{named} is not logged in", info.login)
+        elif info.available and info.warning:
+            yield Check(Grade.WARN, f"{named}: {info.warning}")
+        elif info.available:
+            yield Check(Grade.OK, named)
         else:
             yield Check(
                 Grade.NOTE,

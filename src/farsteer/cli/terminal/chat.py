@@ -94,7 +94,7 @@ class Chat:
         self._screen.append([StyledText("the session was deleted", Style.BAD)])
 
     def _show_delta(self, delta: Delta) -> None:
-        if delta.kind is DeltaKind.TOOL_OUTPUT:
+        if delta.kind not in (DeltaKind.MESSAGE, DeltaKind.THOUGHT):
             return
         new = self._text.add_delta(delta)
         if new:

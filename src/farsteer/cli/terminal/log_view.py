@@ -39,8 +39,10 @@ def entry_lines(entry: Entry, titles: dict[str, str]) -> list[StyledText]:
         case ev.UserMessage():
             files = [f"[{attachment.name}]" for attachment in content.attachments]
             return _text_lines("\n".join([content.text, *files]), Style.USER, first="> ", rest="  ")
-        case ev.AgentMessage():
+        case ev.AgentMessage() if content.parent_tool_call_id is None:
             return _text_lines(content.text)
+        case ev.AgentMessage():
+            return _text_lines(content.text, Style.DIM, first="↳ ", rest="  ")
         case ev.AgentThought():
             return _text_lines(content.text, Style.DIM, first="∴ ", rest="  ")
         case ev.ToolCall():
@@ -99,6 +101,8 @@ def _status_lines(content: ev.SessionEvent) -> list[StyledText]:
                     Style.DIM,
                 )
             ]
+        case ev.Compacted():
+            return [_line("· the agent has summarised the beginning of its context", Style.DIM)]
         case ev.Rewound():
             by = _by(content)
             status = content.files.status

@@ -59,7 +59,7 @@ class UpdateTranslator:
         content = entry.content
         if isinstance(content, ev.AgentMessage):
             # Most entries are agent messages, and they change no state that is sent.
-            updates = self._rest_of_text(DeltaKind.MESSAGE, content.message_id, content.text)
+            updates = self._whole_text(DeltaKind.MESSAGE, content)
         else:
             before = self.state
             self.state = apply(before, content)
@@ -71,6 +71,8 @@ class UpdateTranslator:
         return updates
 
     def _delta_updates(self, delta: Delta) -> list[Update]:
+        if delta.kind is DeltaKind.TOOL_INPUT:
+            return []
         text = self._texts[delta.kind].add_delta(delta)
         if not text:
             return []
@@ -97,7 +99,7 @@ class UpdateTranslator:
             case ev.UserMessage():
                 return [_user_message(event)]
             case ev.AgentThought():
-                return self._rest_of_text(DeltaKind.THOUGHT, event.message_id, event.text)
+                return self._whole_text(DeltaKind.THOUGHT, event)
             case ev.ToolCall():
                 return [_tool_call(event)]
             case ev.ToolCallUpdate():
@@ -117,10 +119,15 @@ class UpdateTranslator:
             case _:
                 return []
 
-    def _rest_of_text(self, kind: DeltaKind, message_id: str, text: str) -> list[Update]:
-        """Return the part of a finished message that was not sent as deltas."""
-        rest = self._texts[kind].complete(message_id, text)
-        return [_chunk(_CHUNK_TYPES[kind], message_id, rest)] if rest else []
+    def _whole_text(self, kind: DeltaKind, event: ev.AgentMessage | ev.AgentThought) -> list[Update]:
+        """Return the part of a finished message that was not sent as deltas.
+
+        ACP has no messages of sub-agents. Their tool calls are sent, what they say is not.
+        """
+        if event.parent_tool_call_id is not None:
+            return []
+        rest = self._texts[kind].complete(event.message_id, event.text)
+        return [_chunk(_CHUNK_TYPES[kind], event.message_id, rest)] if rest else []
 
 
 def _user_message(event: ev.UserMessage) -> Update:

@@ -132,7 +132,7 @@ class NotificationBuilder:
                 self._usage_before_turn = token_usage(before.usage)
                 self._deltas.reset()
                 yield from self._change_state(WorkingState.STREAMING)
-            case ev.AgentMessage() | ev.AgentThought():
+            case ev.AgentMessage() | ev.AgentThought() if event.parent_tool_call_id is None:
                 for notification in self._deltas.complete(event):
                     yield from self._streamed(notification)
             case ev.ApprovalResolved():

@@ -85,6 +85,8 @@ class Transcript:
         """Yield the messages that this entry completes."""
         event = entry.content
         match event:
+            case ev.AgentThought() | ev.AgentMessage() if event.parent_tool_call_id is not None:
+                return  # Droid does not show what a sub-agent says.
             case ev.AgentThought():
                 _, block = self.locate(event.message_id)
                 self._thoughts[block] = ThinkingContent(thinking=event.text)
@@ -237,6 +239,8 @@ class DeltaStream:
         """Return the notification for a delta, None if there is nothing new to send."""
         if delta.kind is DeltaKind.TOOL_OUTPUT:
             return self._progress(delta)
+        if delta.kind is DeltaKind.TOOL_INPUT:
+            return None
         sent = self._sent.get(delta.message_id, 0)
         if delta.offset > sent:
             return None  # Text before it is missing; the complete message will bring it.

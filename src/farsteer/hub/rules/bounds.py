@@ -67,6 +67,8 @@ def _bounded_agent(agent: AgentInfo) -> AgentInfo:
         version=_optional_line(agent.version, _NAME),
         reason=_optional_line(agent.reason, _MESSAGE),
         install=_optional_line(agent.install, _MESSAGE),
+        login=_optional_line(agent.login, _MESSAGE),
+        warning=_optional_line(agent.warning, _MESSAGE),
         models=tuple(model[:_NAME] for model in agent.models[:_MODELS]),
     )
 

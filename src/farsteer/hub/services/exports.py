@@ -174,6 +174,8 @@ class MarkdownTranscript:
                 yield _quote(event.text)
                 for file in event.attachments:
                     yield f"*Attached: {code_span(file.name)} ({_single_line(file.mime_type)})*"
+            case ev.AgentMessage() if event.parent_tool_call_id is not None:
+                yield fold("Sub-agent", event.text)
             case ev.AgentMessage():
                 yield close_fences(event.text) + ("\n\n*(cut short)*" if event.partial else "")
             case ev.AgentThought():
@@ -197,6 +199,8 @@ class MarkdownTranscript:
                     yield f"*The turn ended: {event.reason.value}{why}*"
             case ev.Notice():
                 yield f"*{_single_line(event.level).capitalize()}: {_single_line(event.text)}*"
+            case ev.Compacted():
+                yield "*The agent has summarised the beginning of its context.*"
             case ev.Rewound():
                 yield "*The conversation was rewound to here.*"
             case _:

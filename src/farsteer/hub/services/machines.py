@@ -67,6 +67,8 @@ class Machines:
                         version=info.version,
                         reason=info.reason,
                         install=info.install,
+                        login=info.login,
+                        warning=info.warning,
                     )
                 )
         return AgentsResponse(agents=sorted(agents.values(), key=_sort_key))

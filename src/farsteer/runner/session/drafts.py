@@ -75,9 +75,9 @@ class Drafts:
         self._counted = 0
 
     def add(self, deltas: Iterable[Delta]) -> None:
-        """Add streamed text. Output of tools is not drafted."""
+        """Add streamed text. Input and output of tools are not drafted."""
         for delta in deltas:
-            if delta.kind is not DeltaKind.TOOL_OUTPUT:
+            if delta.kind in (DeltaKind.MESSAGE, DeltaKind.THOUGHT):
                 self._add(DraftKey(delta.kind, delta.message_id), delta.offset, delta.text)
 
     def _add(self, key: DraftKey, offset: int, text: str) -> None:
