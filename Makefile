@@ -61,8 +61,8 @@ all-tests: setup
 	@$(PYTEST) -m "not faults and not vendor" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
-test-faults: setup ## the state machine's long run, 200 random kills, a thousand editor sessions, a short fuzz
-	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/faces/acp/test_soak.py </dev/null
+test-faults: setup ## the state machine's long run, 200 random kills, damaged homes, restored backups, other versions, a short fuzz
+	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/promises tests/skew tests/faces/acp/test_soak.py </dev/null
 
 # The long run before a release; KIND=older-hub, older-runner, update or kills for such parts only. Prints a summary;
 # the files of a part that broke a promise are kept.

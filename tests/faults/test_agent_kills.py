@@ -24,7 +24,7 @@ from tests.scenarios.chat import Chat
 from tests.scenarios.world import World
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.faults
 
 KILLS = int(os.environ.get("AGENT_KILLS", "40"))
 

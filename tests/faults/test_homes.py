@@ -23,7 +23,7 @@ from tests.cli.command import Result, farsteer, finish, start
 from tests.support.eventually import eventually
 from tests.support.stack import OWNER
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.faults
 
 
 async def ready(process: Process) -> str:
@@ -153,7 +153,6 @@ async def test_an_emptied_machine_id_is_taken_from_the_journal(home: Path, proje
 # -- retention
 
 
-@pytest.mark.faults
 async def test_compact_works_with_the_hub_running_and_stopped(home: Path, project: Path) -> None:
     (home / "hub.toml").write_text("[retention.default]\ndays = 30\n")
     for _ in range(3):
@@ -239,7 +238,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", path], check=True)
 
 
-@pytest.mark.faults
 async def test_a_runner_on_a_full_disk_says_so_waits_and_goes_on(
     home: Path, project: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

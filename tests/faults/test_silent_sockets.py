@@ -118,7 +118,7 @@ async def test_silent_clients_are_disconnected_in_bounded_time(home: Path) -> No
         ]
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 async def test_a_websocket_whose_client_answers_no_pings_is_aborted() -> None:
     async with serving(_Watched(0.1)) as port, connected(port) as client:
         client.send(handshake())
@@ -126,7 +126,7 @@ async def test_a_websocket_whose_client_answers_no_pings_is_aborted() -> None:
         assert await client.wait_closed() == b"\x89\x00", "one ping"
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 async def test_a_websocket_whose_client_answers_pings_stays_open() -> None:
     async with serving(_Watched(0.1)) as port, connected(port) as client:
         client.send(handshake())
@@ -138,7 +138,7 @@ async def test_a_websocket_whose_client_answers_pings_stays_open() -> None:
         assert await client.reader.readexactly(7) == b"\x81\x05hello"
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 async def test_a_websocket_whose_client_reads_slowly_stays_open() -> None:
     """Its answer to the ping comes after the large message, which takes longer than the watch would wait."""
     size = 600_000
@@ -153,7 +153,7 @@ async def test_a_websocket_whose_client_reads_slowly_stays_open() -> None:
             await asyncio.sleep(0.03)
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 def test_the_system_finds_peers_that_are_gone() -> None:
     """Nobody answers for a machine without power: the system has to give the connection up."""
     with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):

@@ -149,7 +149,7 @@ async def test_an_interrupted_transfer_goes_on_where_it_stopped(
         assert size < way.passed < 1.25 * size
 
 
-@pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.usefixtures("large_answers")
 async def test_a_message_that_a_link_cannot_carry_fails_alone(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,8 @@ from farsteer.core.foreign import ForeignSessionView
 from tests.promises.station import Station, machine_is
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.faults
+
 
 async def lose_hub(station: Station) -> AsyncClient:
     """Kill the hub and start it with an empty database. The runner goes on."""

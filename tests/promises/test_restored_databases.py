@@ -21,6 +21,8 @@ from tests.promises.station import SECONDS, Station, machine_is
 from tests.promises.test_nothing_is_lost import log_of, until_logged
 from tests.support.eventually import eventually
 
+pytestmark = pytest.mark.faults
+
 
 def copy_online(database: Path, copy: Path) -> None:
     """Copy a database that is in use, as `sqlite3 FILE .backup` does."""

@@ -9,7 +9,7 @@ import pytest
 from tests.skew.releases import RELEASES, Release, SourceMissing, extract
 from tests.support.daemons import THIS_VERSION, Daemons
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.faults
 EACH_RELEASE = pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.version)
 
 
