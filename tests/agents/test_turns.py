@@ -86,7 +86,9 @@ def test_open_items_are_closed_before_the_turn_ends(output: TurnOutput) -> None:
         EventEmitted(AgentThought(message_id="h", text="hm", partial=True)),
         EventEmitted(AgentMessage(message_id="m", text="half", partial=True)),
         EventEmitted(
-            ToolCallUpdate(tool_call_id="c", status=ToolStatus.FAILED, content=(TextBlock(text="out"),))
+            ToolCallUpdate(
+                tool_call_id="c", status=ToolStatus.FAILED, content=(TextBlock(text="out"),), partial=True
+            )
         ),
         ApprovalWithdrawn(approval_id="a"),
         END,
@@ -148,6 +150,21 @@ def test_an_abandoned_turn_has_no_end(output: TurnOutput) -> None:
     output.abandon()
     output.end(TurnEndReason.CRASHED)
     assert output.drain() == []
+
+
+def test_unfinished_messages_go_on_in_the_turn_that_takes_over(output: TurnOutput) -> None:
+    output.add_delta(DeltaKind.MESSAGE, "m", "The bui")
+    output.add_event(ToolCallUpdate(tool_call_id="c", status=ToolStatus.IN_PROGRESS))
+    output.hand_over("next")
+    output.add_delta(DeltaKind.MESSAGE, "m", "ld")
+    output.add_message("m", "The build")
+    drained = output.drain()
+    assert [type(one) for one in drained] == [
+        DeltaEmitted, EventEmitted, EventEmitted, TurnEnded, DeltaEmitted, EventEmitted,
+    ]  # fmt: skip
+    assert drained[-1] == EventEmitted(AgentMessage(message_id="m", text="The build"))
+    assert drained[3] == END
+    assert output.turn_id == "next"
 
 
 def test_a_long_notice_is_shortened(output: TurnOutput) -> None:

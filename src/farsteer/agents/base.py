@@ -24,6 +24,8 @@ Turns
   agent may have received the message; then the launch ends the process. Any other error says that it has not. With
   `message_not_taken` the process is gone or of no use, and the runner gives the message to the next one.
   `AgentProcess.handing_over` raises it.
+- A turn that the agent begins by itself is emitted as `TurnBegun`. A message that `send` is called with meanwhile takes
+  it over: the agent's own turn ends, and the message's begins.
 - `interrupt` asks the agent to end the turn. The turn still ends with its own `TurnEnded`.
 - A message is emitted once as a whole. Its deltas, if any, come before it and add up to its text.
 - What a sub-agent does names the tool call that runs it (`parent_tool_call_id`). It never ends the turn.
@@ -33,10 +35,18 @@ Approvals
 - An approval for several actions lists all of them in `tool_calls`, also one that the adapter does not understand.
 - Only an answer that approves allows the action. An interrupt, a timeout or the end of the process never does.
 
+Terminals
+- `Adapter.start_in_terminal` runs the agent's own interface in a person's terminal, and tells its begin and its end as
+  `TerminalUpdate`. A turn that begins there is emitted as `TurnBegun`; everything else is as in other turns.
+- A launch that takes no messages (`takes_messages`) ends with the interface, and the runner stops it when a message
+  comes from elsewhere. Any other launch goes on when the person leaves.
+- An adapter that reads a transcript emits `Followed` after the events of the records it names, in the same batch.
+
 Events
 - An agent message of an unknown kind is emitted as `Other`. An unreadable line causes a `Notice`. Neither is dropped,
   and neither ends the turn.
-- A setting that the caller changed (`set_model` and the like) is not reported back. One that the agent changed by
+- A setting that the caller changed (`set_model` and the like) is not reported back. A model or effort that the agent
+  does not have raises BadRequest (`model_unknown`, `effort_unknown`). One that the agent changed by
   itself is emitted as `ModeUpdate`. The runner puts a permission mode back that no person has chosen or granted: an
   option of an approval names the mode it leads to in `Option.mode`.
 
@@ -47,13 +57,14 @@ default. A missing capability is never imitated with an injected prompt.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Protocol
 
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
-from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason
+from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason, UserMessage
 from farsteer.core.launch import LaunchDecision, LaunchMode
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -77,6 +88,8 @@ class LaunchPlan(WireStruct):
     effort: ReasoningEffort | None = None
     options: Mapping[str, str] = {}
     """Options of this agent that the session was created with."""
+    source: str = ""
+    """What created the session, as the caller named it."""
     environment: Mapping[str, str] = {}
     """The complete environment of the process. Do not add the runner's own environment."""
     state_dir: str = ""
@@ -131,6 +144,15 @@ class ApprovalWithdrawn(WireStruct):
     approval_id: str
 
 
+class TurnBegun(WireStruct):
+    """A turn began that nobody asked us for. It ends with its own `TurnEnded`."""
+
+    turn_id: str
+    message: UserMessage | None = None
+    """What a person wrote in the agent's own interface. None if the agent goes on by itself, for example because a
+    command in the background has ended."""
+
+
 class TurnEnded(WireStruct):
     """The turn is over. Nothing of it follows."""
 
@@ -145,6 +167,12 @@ class Registered(WireStruct):
     native_id: str
 
 
+class Followed(WireStruct):
+    """The log has every record of the agent's transcript up to this one."""
+
+    record: str
+
+
 class Exited(WireStruct):
     """The process has ended and is reaped."""
 
@@ -153,7 +181,10 @@ class Exited(WireStruct):
     stderr: str | None = None
 
 
-Output = EventEmitted | DeltaEmitted | ApprovalAsked | ApprovalWithdrawn | TurnEnded | Registered | Exited
+Output = (
+    EventEmitted | DeltaEmitted | ApprovalAsked | ApprovalWithdrawn | TurnBegun | TurnEnded | Registered | Followed
+    | Exited
+)  # fmt: skip
 
 
 class Sink(Protocol):
@@ -165,8 +196,41 @@ class Sink(Protocol):
     async def put(self, outputs: Sequence[Output]) -> None: ...
 
 
+class TerminalCommand(WireStruct):
+    """The agent's own interface: what to run in a person's terminal."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    """The complete environment."""
+    directory: str
+
+
+class Terminal(Protocol):
+    """A person's terminal, in which one program at a time can run."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The person's own arguments for the program."""
+        ...
+
+    async def run(self, command: TerminalCommand) -> int:
+        """Start the program and return its process id. Raises AgentError."""
+        ...
+
+    async def wait(self) -> int | None:
+        """Wait for the end of the program. Returns its exit code, or None if the terminal is gone."""
+        ...
+
+    async def end(self, grace: float) -> None:
+        """End the program, if it runs: SIGTERM, then SIGKILL after `grace` seconds. Idempotent."""
+        ...
+
+
 class Launch(ABC):
     """One run of an agent's process."""
+
+    takes_messages = True
+    """False if only the person at the terminal can write to it."""
 
     @property
     @abstractmethod
@@ -213,6 +277,10 @@ class Launch(ABC):
         """
         raise NotCapable("this agent cannot restore files")
 
+    def check_settings(self, model: str | None, effort: ReasoningEffort | None) -> None:
+        """Raise BadRequest for a model or effort that the agent does not have. Called before any of them is set."""
+        return
+
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         raise NotCapable("this agent cannot change its permission mode while it runs")
 
@@ -223,21 +291,46 @@ class Launch(ABC):
         raise NotCapable("this agent cannot change its reasoning effort while it runs")
 
 
+class Takeover(Enum):
+    """Whether an agent goes on with the session of another agent."""
+
+    REFUSED = auto()
+    ANEW = auto()
+    """It goes on with a new conversation: it cannot use the stored one."""
+    RESUMED = auto()
+    """It goes on with the stored conversation."""
+
+
 class Adapter(ABC):
     """One kind of agent. It has no state of its own but what `detect` learned; everything that runs is a `Launch`."""
 
-    name: ClassVar[str]
+    name: str
     """The name that users and configuration files use."""
-    title: ClassVar[str]
+    title: str
     """The name to show."""
     capabilities: Capabilities
     """What the agent can do. If that depends on the version of the CLI, set it on the instance, in `detect`."""
-    environment_names: ClassVar[tuple[str, ...]] = ()
+    environment_names: tuple[str, ...] = ()
     """Environment variables that the agent may see besides the basic ones, such as its API key. May contain `*`."""
+    models: tuple[str, ...] = ()
+    """The models that are known: those that the agent listed when it was last started."""
+    on_models: Callable[[tuple[str, ...]], None] | None = None
+    """Called when `models` has changed. Set by the registry, which keeps them."""
 
     @abstractmethod
     async def detect(self) -> AgentInfo:
-        """Return whether the CLI is installed, its version and capabilities, or why it is not available."""
+        """Return whether the CLI is installed, its version, models and capabilities, or why it is not available."""
+
+    def set_models(self, models: tuple[str, ...]) -> None:
+        """Take the models that the agent lists."""
+        if models and models != self.models:
+            self.models = models
+            if self.on_models is not None:
+                self.on_models(models)
+
+    async def discover_models(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the models of the agent; if none are known, ask the CLI where it can tell without a session."""
+        return self.models
 
     @abstractmethod
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
@@ -247,6 +340,19 @@ class Adapter(ABC):
             NotCapable: The plan needs a capability that the agent does not have.
             AgentError: The agent did not start. No process is left.
         """
+
+    async def start_in_terminal(self, plan: LaunchPlan, sink: Sink, terminal: Terminal) -> Launch:
+        """Start the agent's own interface in a terminal. Call `check_plan` first. Returns when it runs.
+
+        Raises:
+            NotCapable: The agent has none, or it cannot be followed.
+            AgentError: It did not start. No process is left.
+        """
+        raise NotCapable("this agent cannot run in a terminal")
+
+    def takeover(self, other: Adapter) -> Takeover:
+        """Return whether this agent can go on with a session of the other agent."""
+        return Takeover.REFUSED
 
     def check_plan(self, plan: LaunchPlan) -> None:
         """Raise NotCapable if the plan needs a capability that is not declared."""
@@ -281,6 +387,10 @@ class Adapter(ABC):
     ) -> tuple[StoredConversation, list[SessionEvent]]:
         """Return a stored conversation as events. Raises AgentError `conversation_missing`."""
         raise NotCapable("the conversations of this agent cannot be read")
+
+    async def read_records_after(self, native_id: str, record: str, directory: str) -> list[SessionEvent]:
+        """Return what a terminal added to a conversation after a record (`Followed`), while nobody followed it."""
+        return []
 
     async def delete_conversation(self, native_id: str, state_dir: str) -> None:
         """Delete the agent's files of a conversation. Idempotent."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from farsteer.agents.base import (
     ApprovalAsked,
     ApprovalWithdrawn,
@@ -23,7 +25,7 @@ from farsteer.agents.base import (
     TurnEnded,
 )
 from farsteer.core.approvals import Approval
-from farsteer.core.errors import Conflict
+from farsteer.core.errors import Conflict, ErrorCode
 from farsteer.core.events import (
     AgentMessage,
     AgentThought,
@@ -37,6 +39,7 @@ from farsteer.core.events import (
     ToolStatus,
     TurnEndReason,
 )
+from farsteer.core.lines import Oversized
 from farsteer.core.recent import RecentIds
 
 _FINISHED_IDS = 512
@@ -44,6 +47,7 @@ _FINISHED_IDS = 512
 _DRAFT_CHARS = 8 * 1024 * 1024
 """How much of an unfinished message is kept. Text beyond it is still emitted as deltas."""
 _NOTICE_CHARS = 500
+_MESSAGES = frozenset((DeltaKind.MESSAGE, DeltaKind.THOUGHT))
 
 
 @dataclass(slots=True)
@@ -104,6 +108,16 @@ class TurnOutput:
             self._outputs.append(TurnEnded(turn_id=self.turn_id, reason=reason, error=error))
             self.turn_id = None
 
+    def hand_over(self, turn_id: str) -> None:
+        """End the running turn and start another one, in which unfinished messages and thoughts go on."""
+        self._flush()
+        unfinished = {key: draft for key, draft in self._drafts.items() if key[0] in _MESSAGES}
+        for key in unfinished:
+            del self._drafts[key]
+        self.end(TurnEndReason.END_TURN)
+        self._drafts = unfinished
+        self.begin(turn_id)
+
     def abandon(self) -> None:
         """Forget the running turn without a `TurnEnded`, because its message never reached the agent."""
         self.close_open_items()
@@ -113,14 +127,15 @@ class TurnOutput:
         """Emit drafts as partial messages, fail open tool calls and withdraw open approvals."""
         self._flush()
         for draft in list(self._drafts.values()):
-            if draft.kind is DeltaKind.MESSAGE:
-                self.add_message(draft.message_id, draft.text, partial=True)
-            elif draft.kind is DeltaKind.THOUGHT:
-                self.add_thought(draft.message_id, draft.text, partial=True)
+            self._emit_partial(draft)
         for tool_call_id in sorted(self._open_tools):
             draft = self._drafts.get((DeltaKind.TOOL_OUTPUT, tool_call_id))
             content = (TextBlock(text=draft.text),) if draft else ()
-            self._emit(ToolCallUpdate(tool_call_id=tool_call_id, status=ToolStatus.FAILED, content=content))
+            self._emit(
+                ToolCallUpdate(
+                    tool_call_id=tool_call_id, status=ToolStatus.FAILED, content=content, partial=draft is not None
+                )
+            )  # fmt: skip
         self._open_tools.clear()
         self._drafts.clear()
         for approval_id in list(self._open_approvals):
@@ -144,10 +159,17 @@ class TurnOutput:
         self._flush()
         self._pending = (draft, [text])
 
-    def drop_draft(self, kind: DeltaKind, message_id: str) -> None:
-        """Discard the streamed text of a message that the agent retracts. The next delta starts at offset 0."""
+    def drop_draft(self, kind: DeltaKind, message_id: str) -> str:
+        """Discard and return the streamed text of a message that the agent retracts. The next delta has offset 0."""
         self._flush()
-        self._drafts.pop((kind, message_id), None)
+        draft = self._drafts.pop((kind, message_id), None)
+        return "" if draft is None else draft.text
+
+    def close_draft(self, message_id: str) -> None:
+        """Emit what has arrived of a message or thought as partial, because the agent has broken it off."""
+        self._flush()
+        for draft in [one for one in self._drafts.values() if one.message_id == message_id]:
+            self._emit_partial(draft)
 
     def add_message(
         self, message_id: str, text: str, anchor: str | None = None, *, partial: bool = False,
@@ -178,9 +200,14 @@ class TurnOutput:
     # Everything else
 
     def add_event(self, event: SessionEvent) -> None:
-        """Add any other event. Tool calls are tracked until their final status."""
+        """Add any other event. Tool calls are tracked until their final status.
+
+        The result of a tool that was broken off (`partial`) gets what the tool had written until then.
+        """
         if isinstance(event, ToolCall):
             self.drop_draft(DeltaKind.TOOL_INPUT, event.tool_call_id)
+        elif isinstance(event, ToolCallUpdate) and event.partial:
+            event = self._with_output(event)
         if isinstance(event, ToolCall | ToolCallUpdate) and event.status is not None:
             if event.status.final:
                 self._flush()
@@ -194,6 +221,12 @@ class TurnOutput:
         """Add a notice for the person, shortened to 500 characters."""
         clipped = text if len(text) <= _NOTICE_CHARS else text[: _NOTICE_CHARS - 1] + "…"
         self._emit(Notice(text=clipped, level=level, code=code))
+
+    def add_oversized(self, line: Oversized) -> None:
+        """Add a notice for a line of the agent that was too long to be read."""
+        head = line.head.decode(errors="replace")
+        text = f"Skipped a line of {line.size} bytes ({line.reason}): {head}"
+        self.add_notice(text, ErrorCode.TOO_LARGE)
 
     def ask_approval(self, approval: Approval) -> None:
         self._open_approvals[approval.id] = None
@@ -220,6 +253,18 @@ class TurnOutput:
         if self._pending is not None:
             self._flush()
         self._outputs.append(EventEmitted(event))
+
+    def _with_output(self, event: ToolCallUpdate) -> ToolCallUpdate:
+        written = self.drop_draft(DeltaKind.TOOL_OUTPUT, event.tool_call_id)
+        if not written:
+            return replace(event, partial=False)
+        return replace(event, content=(TextBlock(text=written), *event.content))
+
+    def _emit_partial(self, draft: _Draft) -> None:
+        if draft.kind is DeltaKind.MESSAGE:
+            self.add_message(draft.message_id, draft.text, partial=True)
+        elif draft.kind is DeltaKind.THOUGHT:
+            self.add_thought(draft.message_id, draft.text, partial=True)
 
     def _finish(self, kind: DeltaKind, message_id: str) -> bool:
         """Mark a message as finished. Returns False if it already was."""

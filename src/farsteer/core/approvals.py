@@ -19,6 +19,8 @@ _SUMMARY_CHARS = 200
 
 
 class ApprovalKind(StrEnum):
+    """What a person is asked for."""
+
     PERMISSION = "permission"
     QUESTION = "question"
     PLAN = "plan"
@@ -38,6 +40,8 @@ class OptionKind(StrEnum):
 
 
 class Option(WireStruct):
+    """An answer that the agent offers."""
+
     id: str
     name: str
     kind: OptionKind
@@ -46,6 +50,8 @@ class Option(WireStruct):
 
 
 class Question(WireStruct):
+    """A question of the agent. Without `choices`, or with `free_text`, the answer is written."""
+
     id: str
     text: str
     choices: tuple[str, ...] = ()
@@ -122,6 +128,8 @@ def riskiest(calls: Sequence[RequestedToolCall]) -> RequestedToolCall:
 
 
 class Outcome(StrEnum):
+    """How an approval ended."""
+
     APPROVED = "approved"
     APPROVED_FOR_SESSION = "approved_for_session"
     DENIED = "denied"

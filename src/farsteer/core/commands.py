@@ -103,6 +103,14 @@ class Configure(WireStruct, tag_field="do", tag="configure"):
     """Who changes them."""
 
 
+class SwitchAgent(WireStruct, tag_field="do", tag="switch_agent"):
+    """Go on with another agent that uses the same store of conversations."""
+
+    agent: str
+    model: str | None = None
+    identity: Identity | None = None
+
+
 class Delete(WireStruct, tag_field="do", tag="delete"):
     """End the process and delete the session. Idempotent."""
 
@@ -129,5 +137,5 @@ class Adopt(WireStruct, tag_field="do", tag="adopt"):
 
 Command = (
     Create | Send | SendNow | Cancel | Settle | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure
-    | Delete | ListConversations | DescribeSessions | Adopt
+    | SwitchAgent | Delete | ListConversations | DescribeSessions | Adopt
 )  # fmt: skip

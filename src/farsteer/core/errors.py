@@ -10,7 +10,8 @@ FarsteerError
 ├── Conflict            409  the object's current state does not allow this
 │   ├── MachineOffline       the machine has no live link
 │   ├── IdentityInUse        another runner acts as this machine
-│   └── AlreadyAnswered      this approval already has an answer
+│   ├── AlreadyAnswered      this approval already has an answer
+│   └── ApprovalNeeded       the turn waits for an answer that the caller has not prepared (Python SDK only)
 ├── TooLarge            413  a body, frame or line over its limit
 ├── UnsupportedMedia    415  the body is not JSON
 ├── Unprocessable       422  the request is valid but cannot be carried out on that machine
@@ -19,7 +20,8 @@ FarsteerError
 ├── RateLimited         429  too many requests
 │   └── QuotaExceeded        a limit of the hub's or the machine's owner is reached
 ├── HeadersTooLarge     431  request line and headers are too long or too many
-├── Unavailable         503  the other side did not answer in time or is shutting down
+├── Unavailable         503  the other side cannot be reached, did not answer in time or is shutting down
+│   └── TimedOut             it took longer than the timeout; it may still happen
 └── Internal            500  a defect in Farsteer
 
 Callers branch on `code`, which is stable, and never on the message.
@@ -28,16 +30,24 @@ Callers branch on `code`, which is stable, and never on the message.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+if TYPE_CHECKING:
+    from farsteer.core.approvals import Approval
+
 
 class ErrorCode(StrEnum):
+    """The stable code of an error, which programs branch on."""
+
     BAD_REQUEST = "bad_request"
     INVALID_JSON = "invalid_json"
     UNKNOWN_FIELD = "unknown_field"
     INVALID_ID = "invalid_id"
+    MODEL_UNKNOWN = "model_unknown"
+    EFFORT_UNKNOWN = "effort_unknown"
+    FIELD_NOT_USED = "field_not_used"
     UNAUTHORIZED = "unauthorized"
     TOKEN_EXPIRED = "token_expired"  # noqa: S105
     FORBIDDEN = "forbidden"
@@ -47,9 +57,11 @@ class ErrorCode(StrEnum):
     MACHINE_NOT_FOUND = "machine_not_found"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     CONFLICT = "conflict"
+    SESSION_ID_TAKEN = "session_id_taken"
     MACHINE_OFFLINE = "machine_offline"
     IDENTITY_IN_USE = "identity_in_use"
     ALREADY_ANSWERED = "already_answered"
+    APPROVAL_NEEDED = "approval_needed"
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
     QUEUE_FULL = "queue_full"
     NOT_CANCELLABLE = "not_cancellable"
@@ -103,21 +115,29 @@ class FarsteerError(Exception):
 
 
 class BadRequest(FarsteerError):
+    """The request is wrong; nothing was changed."""
+
     code = ErrorCode.BAD_REQUEST
     status = 400
 
 
 class Unauthorized(FarsteerError):
+    """The access token is missing, wrong or expired."""
+
     code = ErrorCode.UNAUTHORIZED
     status = 401
 
 
 class Forbidden(FarsteerError):
+    """The token lacks a scope."""
+
     code = ErrorCode.FORBIDDEN
     status = 403
 
 
 class NotFound(FarsteerError):
+    """There is no such object in the caller's namespace."""
+
     code = ErrorCode.NOT_FOUND
     status = 404
 
@@ -133,11 +153,15 @@ class RequestTimeout(FarsteerError):
 
 
 class Conflict(FarsteerError):
+    """The object's current state does not allow this."""
+
     code = ErrorCode.CONFLICT
     status = 409
 
 
 class MachineOffline(Conflict):
+    """The machine has no live link."""
+
     code = ErrorCode.MACHINE_OFFLINE
 
     def __init__(self, message: str = "Machine is offline", **details: Any) -> None:
@@ -156,10 +180,38 @@ class IdentityInUse(Conflict):
 
 
 class AlreadyAnswered(Conflict):
+    """Somebody else has answered this approval. `details` say how, and by whom."""
+
     code = ErrorCode.ALREADY_ANSWERED
 
 
+class ApprovalNeeded(Conflict):
+    """Raised by the SDK's `ask` and `wait` if the agent asks something and the caller gave no `on_approval`.
+
+    Nothing is answered, and the turn goes on waiting. Answer with `session.approve(error.approval.id)` or
+    `session.deny(error.approval.id)`, then get the result of the turn with `session.wait(error.item_id)`.
+    """
+
+    code = ErrorCode.APPROVAL_NEEDED
+
+    def __init__(self, approval: Approval, *, session_id: str, item_id: str) -> None:
+        super().__init__(
+            f"the agent asks: {approval.title}; answer with session.approve({approval.id!r}) or "
+            f"session.deny({approval.id!r}), then call session.wait({item_id!r}); or pass on_approval",
+            session_id=session_id,
+            item_id=item_id,
+            approval_id=approval.id,
+        )
+        self.approval = approval
+        """What the agent asks."""
+        self.session_id = session_id
+        self.item_id = item_id
+        """The message whose turn waits."""
+
+
 class TooLarge(FarsteerError):
+    """A body, frame or line is over its limit."""
+
     code = ErrorCode.TOO_LARGE
     status = 413
 
@@ -170,19 +222,27 @@ class UnsupportedMedia(FarsteerError):
 
 
 class Unprocessable(FarsteerError):
+    """The request is valid but cannot be carried out on that machine."""
+
     code = ErrorCode.BAD_REQUEST
     status = 422
 
 
 class AgentError(Unprocessable):
+    """The agent is missing, failed to start, died or sent invalid data."""
+
     code = ErrorCode.AGENT_START_FAILED
 
 
 class NotCapable(Unprocessable):
+    """The agent does not support this."""
+
     code = ErrorCode.NOT_CAPABLE
 
 
 class RateLimited(FarsteerError):
+    """There were too many requests."""
+
     code = ErrorCode.RATE_LIMITED
     status = 429
 
@@ -199,11 +259,21 @@ class HeadersTooLarge(FarsteerError):
 
 
 class Unavailable(FarsteerError):
+    """The other side cannot be reached, did not answer in time or is shutting down."""
+
     code = ErrorCode.UNAVAILABLE
     status = 503
 
 
+class TimedOut(Unavailable):
+    """Raised if something took longer than its timeout. Whether it still happens is unknown."""
+
+    code = ErrorCode.TIMEOUT
+
+
 class Internal(FarsteerError):
+    """A defect in Farsteer."""
+
     code = ErrorCode.INTERNAL
     status = 500
 
@@ -226,6 +296,8 @@ class ErrorRecord(msgspec.Struct, frozen=True, omit_defaults=True):
             kind = NotCapable
         elif self.code == ErrorCode.QUOTA_EXCEEDED:
             kind = QuotaExceeded
+        elif self.code == ErrorCode.TIMEOUT and self.status == Unavailable.status:
+            kind = TimedOut
         error = kind(self.message)
         error.code = self.code
         # Assigned, not passed as keywords: a detail may be named `message` or `code`.

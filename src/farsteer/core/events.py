@@ -21,6 +21,8 @@ from farsteer.core.wire import WireStruct
 
 
 class Role(StrEnum):
+    """Whose entry it is. `system` entries are about the session itself."""
+
     USER = "user"
     AGENT = "agent"
     SYSTEM = "system"
@@ -43,6 +45,8 @@ class TurnEndReason(StrEnum):
 
 
 class ToolStatus(StrEnum):
+    """How far a tool call is."""
+
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     COMPLETED = "completed"
@@ -54,6 +58,8 @@ class ToolStatus(StrEnum):
 
 
 class SessionStatus(StrEnum):
+    """What a session does now."""
+
     STARTING = "starting"
     IDLE = "idle"
     WORKING = "working"
@@ -68,10 +74,14 @@ class SessionStatus(StrEnum):
 
 
 class TextBlock(WireStruct, tag_field="type", tag="text"):
+    """Text that a tool call shows."""
+
     text: str
 
 
 class DiffBlock(WireStruct, tag_field="type", tag="diff"):
+    """A change of a file. `old_text` is None for a new file."""
+
     path: str
     new_text: str
     old_text: str | None = None
@@ -81,26 +91,36 @@ ToolContent = TextBlock | DiffBlock
 
 
 class Location(WireStruct):
+    """A file that a tool call is about, and the line if it is known."""
+
     path: str
     line: int | None = None
 
 
 class PlanEntry(WireStruct):
+    """One step of a plan."""
+
     content: str
     status: str = "pending"
     priority: str = "medium"
 
 
 class SlashCommand(WireStruct):
+    """A command that the agent understands in a message, such as `/review`."""
+
     name: str
     description: str = ""
 
 
 class Event(WireStruct, tag_field="kind", kw_only=True):
+    """Base of all events. `meta` has what only this agent reports."""
+
     meta: dict[str, Any] | None = None
 
 
 class UserMessage(Event, tag="user_message"):
+    """A message of a person that is handed to the agent."""
+
     item_id: str
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -110,6 +130,8 @@ class UserMessage(Event, tag="user_message"):
 
 
 class AgentMessage(Event, tag="agent_message"):
+    """A message of the agent, complete."""
+
     message_id: str
     text: str
     anchor: str | None = None
@@ -124,6 +146,8 @@ class AgentMessage(Event, tag="agent_message"):
 
 
 class AgentThought(Event, tag="agent_thought"):
+    """What the agent thought, if it tells."""
+
     message_id: str
     text: str
     anchor: str | None = None
@@ -132,6 +156,8 @@ class AgentThought(Event, tag="agent_thought"):
 
 
 class ToolCall(Event, tag="tool_call"):
+    """The agent uses a tool. `ToolCallUpdate` events with the same `tool_call_id` follow."""
+
     tool_call_id: str
     title: str
     tool_kind: ToolKind
@@ -142,21 +168,34 @@ class ToolCall(Event, tag="tool_call"):
     content: tuple[ToolContent, ...] = ()
     parent_tool_call_id: str | None = None
 
+    @property
+    def kind(self) -> ToolKind:
+        """The kind of tool, for patterns: `case ToolCall(kind=ToolKind.EDIT)`."""
+        return self.tool_kind
+
 
 class ToolCallUpdate(Event, tag="tool_call_update"):
+    """Progress or result of a tool call. None and empty fields mean unchanged."""
+
     tool_call_id: str
     status: ToolStatus | None = None
     title: str | None = None
     locations: tuple[Location, ...] = ()
     content: tuple[ToolContent, ...] = ()
     output: Any = None
+    partial: bool = False
+    """The tool was broken off. `content` begins with what it had written until then."""
 
 
 class Plan(Event, tag="plan"):
+    """What the agent plans to do. Replaces the plan before it."""
+
     entries: tuple[PlanEntry, ...] = ()
 
 
 class CommandsUpdate(Event, tag="commands_update"):
+    """The slash commands that the agent understands now."""
+
     commands: tuple[SlashCommand, ...] = ()
 
 
@@ -168,6 +207,25 @@ class ModeUpdate(Event, tag="mode_update"):
     effort: ReasoningEffort | None = None
     identity: Identity | None = None
     """Who changed them. None if the agent did."""
+
+
+class AgentSwitched(Event, tag="agent_switched"):
+    """The session goes on with another agent."""
+
+    agent: str
+    model: str | None = None
+    """The model from now on. None means the default of the agent."""
+    anew: bool = False
+    """With a new conversation: the agent does not know what was said before."""
+    native_id: str | None = None
+    """The id of the new conversation, if it is known already."""
+    identity: Identity | None = None
+
+
+class TerminalUpdate(Event, tag="terminal_update"):
+    """The agent's own interface has begun or ended in a person's terminal."""
+
+    open: bool
 
 
 class UsageUpdate(Event, tag="usage_update"):
@@ -196,27 +254,37 @@ class Compacted(Event, tag="compacted"):
 
 
 class TitleUpdate(Event, tag="title_update"):
+    """The session has another title."""
+
     title: str
     by_user: bool = False
     identity: Identity | None = None
 
 
 class TurnStart(Event, tag="turn_start"):
+    """A turn has begun. `item_id` is the message that started it; None: the agent began by itself."""
+
     turn_id: str
     item_id: str | None = None
 
 
 class TurnEnd(Event, tag="turn_end"):
+    """A turn has ended. It is the last event of the turn."""
+
     turn_id: str
     reason: TurnEndReason
     error: str | None = None
 
 
 class ApprovalRequested(Event, tag="approval_requested"):
+    """The agent waits for an answer of a person."""
+
     approval: Approval
 
 
 class ApprovalResolved(Event, tag="approval_resolved"):
+    """An approval has got its outcome: an answer, or that there was none. `by` names who answered."""
+
     approval_id: str
     outcome: Outcome
     by: str | None = None
@@ -227,6 +295,8 @@ class ApprovalResolved(Event, tag="approval_resolved"):
 
 
 class QueueUpdate(Event, tag="queue_update"):
+    """A message has entered or left the queue, or has got its outcome."""
+
     item_id: str
     state: ItemState
     item: QueueItem | None = None
@@ -235,12 +305,16 @@ class QueueUpdate(Event, tag="queue_update"):
 
 
 class LaunchStart(Event, tag="launch_start"):
+    """The agent's process has started."""
+
     generation: int
     resumed: bool
     native_id: str | None = None
 
 
 class LaunchEnd(Event, tag="launch_end"):
+    """The agent's process has ended."""
+
     generation: int
     reason: str
     exit_code: int | None = None
@@ -260,6 +334,8 @@ class FileRestore(StrEnum):
 
 
 class FilesRestored(WireStruct, omit_defaults=False):
+    """The files of a rewind, by what happened to each."""
+
     status: FileRestore
     restored: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
@@ -282,6 +358,8 @@ class Rewound(Event, tag="rewound"):
 
 
 class StatusUpdate(Event, tag="status_update"):
+    """The session has another status."""
+
     status: SessionStatus
     error: str | None = None
 
@@ -303,8 +381,8 @@ class Other(Event, tag="other"):
 
 SessionEvent = (
     UserMessage | AgentMessage | AgentThought | ToolCall | ToolCallUpdate | Plan | CommandsUpdate | ModeUpdate
-    | UsageUpdate | Compacted | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested | ApprovalResolved | QueueUpdate
-    | LaunchStart | LaunchEnd | Rewound | StatusUpdate | Notice | Other
+    | AgentSwitched | TerminalUpdate | UsageUpdate | Compacted | TitleUpdate | TurnStart | TurnEnd | ApprovalRequested
+    | ApprovalResolved | QueueUpdate | LaunchStart | LaunchEnd | Rewound | StatusUpdate | Notice | Other
 )  # fmt: skip
 
 _KIND_BY_TYPE = {kind: str(kind.__struct_config__.tag) for kind in get_args(SessionEvent)}
@@ -357,6 +435,8 @@ def make_entry(
 
 
 class DeltaKind(StrEnum):
+    """What a delta is a part of."""
+
     MESSAGE = "agent_message"
     THOUGHT = "agent_thought"
     TOOL_OUTPUT = "tool_output"

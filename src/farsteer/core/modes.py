@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal, get_args
 
 
 class PermissionMode(StrEnum):
+    """What the agent may do without asking. `docs/agents.md` has a table of what each agent does in each mode."""
+
     DEFAULT = "default"
     ACCEPT_EDITS = "acceptEdits"
     BYPASS = "bypassPermissions"
@@ -16,25 +19,40 @@ class PermissionMode(StrEnum):
 
 
 class ReasoningEffort(StrEnum):
+    """How much the model should think, for models that can be told."""
+
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
     XHIGH = "xhigh"
 
 
+ModelMode = Literal[
+    "default", "sonnet", "opus", "gpt-5.2-codex", "gpt-5.1-codex-max", "gpt-5.1-codex-mini", "gpt-5.2"
+]
+MODEL_MODES: tuple[str, ...] = get_args(ModelMode)[1:]
+"""The models that the REST API has a name for. Each belongs to some agents only (`Capabilities.model_modes`)."""
+
+
 class ToolKind(StrEnum):
-    """The tool kinds that ACP defines."""
+    """What a tool does. These are the tool kinds that ACP defines."""
 
     READ = "read"
+    """Reads files."""
     EDIT = "edit"
+    """Writes or changes files."""
     DELETE = "delete"
     MOVE = "move"
+    """Moves or renames files."""
     SEARCH = "search"
     EXECUTE = "execute"
+    """Runs a command."""
     THINK = "think"
     FETCH = "fetch"
+    """Gets something from the network."""
     SWITCH_MODE = "switch_mode"
     OTHER = "other"
+    """Everything else, such as a tool of an MCP server. Nobody knows what it does."""
 
 
 _LEAST_RISK_FIRST = (

@@ -52,6 +52,8 @@ class Delivery(StrEnum):
 
 
 class Attachment(WireStruct):
+    """A file that belongs to a message."""
+
     name: str
     mime_type: str = "application/octet-stream"
     data: str | None = None
@@ -60,6 +62,8 @@ class Attachment(WireStruct):
 
 
 class QueueItem(WireStruct, omit_defaults=False):
+    """A message in the queue."""
+
     id: str
     text: str
     created_at: int
@@ -78,8 +82,20 @@ class CompactItem(QueueItem, omit_defaults=True):
     """A queue item that is encoded without its defaults, where many are stored. It decodes as a `QueueItem`."""
 
 
+class QueueChange(WireStruct):
+    """What became of one message of the queue, as `session-updated` tells it."""
+
+    id: str
+    state: ItemState | None = None
+    """None if it left the queue with an outcome that the log has."""
+    position: int | None = None
+    """Its place in the queue now. None if it left."""
+    item: CompactItem | None = None
+    """The summary of a message that clients do not know yet, or that has changed."""
+
+
 def compact(item: QueueItem) -> CompactItem:
-    return CompactItem(**{name: getattr(item, name) for name in item.__struct_fields__})
+    return item if isinstance(item, CompactItem) else CompactItem(*msgspec.structs.astuple(item))
 
 
 class QueueRef(WireStruct):
@@ -92,9 +108,17 @@ class QueueRef(WireStruct):
 Queue = tuple[QueueRef, ...]
 
 
+def contains(queue: Queue, item_id: str) -> bool:
+    # A loop: for what is done with every message, a generator takes twice as long.
+    for item in queue:  # noqa: SIM110
+        if item.id == item_id:
+            return True
+    return False
+
+
 def enqueue(queue: Queue, item: QueueItem) -> Queue:
     """Return the queue with `item` added. Idempotent by id. Raises Conflict if the queue is full."""
-    if any(known.id == item.id for known in queue):
+    if contains(queue, item.id):
         return queue
     if len(queue) >= MAX_QUEUED:
         raise Conflict(f"{MAX_QUEUED} messages wait already", code=ErrorCode.QUEUE_FULL)
@@ -120,7 +144,7 @@ def mark_queued(queue: Queue, item_id: str) -> Queue:
 
 
 def _with_state(queue: Queue, item_id: str, state: ItemState) -> Queue:
-    if not any(item.id == item_id for item in queue):
+    if not contains(queue, item_id):
         return queue
     return tuple(msgspec.structs.replace(item, state=state) if item.id == item_id else item for item in queue)
 

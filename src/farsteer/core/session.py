@@ -17,6 +17,7 @@ from farsteer.core.queue import (
     Delivery,
     ItemState,
     Queue,
+    contains,
     enqueue,
     mark_handed_over,
     mark_queued,
@@ -77,6 +78,8 @@ class SessionSpec(WireStruct):
     """The existing conversation that was imported as this session."""
     mcp_servers: tuple[McpServer, ...] = ()
     additional_directories: tuple[str, ...] = ()
+    terminal: bool = False
+    """Start no process: `farsteer run` will start the agent's own interface in a terminal."""
 
     @property
     def without_secrets(self) -> SessionSpec:
@@ -154,6 +157,10 @@ class SessionState(WireStruct):
     left_behind: tuple[str, ...] = ()
     """Conversations of the agent that this session no longer uses. They are deleted with the session."""
     generation: int = 0
+    in_terminal: bool = False
+    """The agent's own interface is open in a person's terminal."""
+    transcript_at: str | None = None
+    """The last record of the agent's own transcript that is in the log. Only while a terminal has the conversation."""
     turn_id: str | None = None
     turn_item: str | None = None
     queue: Queue = ()
@@ -224,6 +231,11 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
                 model=clip(event.model, _MAX_NAME_CHARS) if event.model is not None else state.model,
                 effort=event.effort or state.effort,
             )
+        case ev.AgentSwitched():
+            state = _replace(state, agent=event.agent, model=event.model)
+            return _started_anew(state, event.native_id) if event.anew else state
+        case ev.TerminalUpdate():
+            return _replace(state, in_terminal=event.open)
         case ev.UsageUpdate():
             return _replace(state, usage=state.usage.plus(event))
         case ev.TitleUpdate():
@@ -235,7 +247,7 @@ def apply(state: SessionState, event: ev.SessionEvent) -> SessionState:
         case ev.LaunchEnd():
             if event.generation != state.generation:
                 return state
-            return _replace(state, status=SessionStatus.STOPPED)
+            return _replace(state, status=SessionStatus.STOPPED, in_terminal=False)
         case ev.CommandsUpdate():
             return _replace(state, commands=_clip_commands(event.commands))
         case _:
@@ -271,10 +283,13 @@ def bounded(state: SessionState) -> SessionState:
 def _rewound(state: SessionState, event: ev.Rewound) -> SessionState:
     usage = _replace(state.usage, context_used=None)
     state = _replace(state, cut_at=event.cut_at, usage=usage, last_message=None)
-    if event.cut_at is None and not event.keeps:
-        left = add_abandoned(state, None) if state.registered else state.left_behind
-        return _replace(state, native_id=event.native_id, registered=False, fork_of=None, left_behind=left)
-    return state
+    return _started_anew(state, event.native_id) if event.cut_at is None and not event.keeps else state
+
+
+def _started_anew(state: SessionState, native_id: str | None) -> SessionState:
+    """Return the state of a session that goes on with a new conversation."""
+    left = add_abandoned(state, None) if state.registered else state.left_behind
+    return _replace(state, native_id=native_id, registered=False, cut_at=None, fork_of=None, left_behind=left)
 
 
 def add_abandoned(state: SessionState, native_id: str | None) -> tuple[str, ...]:
@@ -294,7 +309,7 @@ def _queue_after(queue: Queue, event: ev.QueueUpdate) -> Queue:
         return remove(queue, event.item_id)
     if event.state is ItemState.HANDED_OVER:
         return mark_handed_over(queue, event.item_id)
-    if not any(item.id == event.item_id for item in queue):
+    if not contains(queue, event.item_id):
         return queue if event.item is None else enqueue(queue, event.item)
     queue = mark_queued(queue, event.item_id)
     first = event.item is not None and event.item.delivery is Delivery.NOW

@@ -73,3 +73,36 @@ async def test_a_search_that_fails_still_reports_the_ends(monkeypatch: pytest.Mo
     Sweeper().sweep(Leader(1, "mark"), done.set)
     async with asyncio.timeout(10):
         await done.wait()
+
+
+async def test_an_end_is_reported_when_what_was_killed_no_longer_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Killed:
+        """A process that takes a while to die."""
+
+        pid = 5
+
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def is_running(self) -> bool:
+            self.looks += 1
+            return self.looks < 5
+
+        def status(self) -> str:
+            return "running"
+
+    killed = Killed()
+    monkeypatch.setattr(posix, "kill_marked", lambda *_, **__: [killed])
+    reported: list[int] = []
+    done = asyncio.Event()
+
+    def report() -> None:
+        reported.append(killed.looks)
+        done.set()
+
+    Sweeper().sweep(Leader(1, "mark"), report)
+    async with asyncio.timeout(10):
+        await done.wait()
+    assert reported == [5]

@@ -23,8 +23,10 @@ from farsteer.agents.base import (
     LaunchPlan,
     Output,
     Prompt,
+    TurnBegun,
     TurnEnded,
 )
+from farsteer.agents.process import posix
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.approvals import Answer, Approval, Outcome, check_answer
 from farsteer.core.events import AgentMessage, AgentThought, SessionEvent, TextBlock, ToolCallUpdate
@@ -260,7 +262,7 @@ class Harness:
     def leftover_processes(self) -> list[psutil.Process]:
         """Return the running processes that were started since the harness was created."""
         found = set(psutil.Process().children(recursive=True)) - self._processes_before
-        return [process for process in found if _is_alive(process)]
+        return [process for process in found if posix.is_running(process)]
 
     async def stop_all(self) -> None:
         """Stop every launch without checking anything, for a test that has failed."""
@@ -292,8 +294,9 @@ def check_output_rules(outputs: Sequence[Output], turn_ids: Sequence[str]) -> No
 
 def _check_turn_ends(outputs: Sequence[Output], turn_ids: Sequence[str]) -> None:
     ended = Counter(output.turn_id for output in outputs if isinstance(output, TurnEnded))
-    assert ended == Counter(turn_ids), (
-        f"each turn ends exactly once: sent {list(turn_ids)}, ended {dict(ended)}"
+    begun = [output.turn_id for output in outputs if isinstance(output, TurnBegun)]
+    assert ended == Counter([*turn_ids, *begun]), (
+        f"each turn ends exactly once: sent {list(turn_ids)}, begun {begun}, ended {dict(ended)}"
     )
 
 
@@ -333,10 +336,3 @@ def _check_approvals(outputs: Sequence[Output]) -> None:
             assert output.approval_id in asked, (
                 f"approval {output.approval_id} is withdrawn but was never asked"
             )
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

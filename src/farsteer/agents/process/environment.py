@@ -73,5 +73,12 @@ def scrub_environment(
     return {name: value for name, value in chosen.items() if not is_private_variable(name)}
 
 
+def without_variables(
+    base: Mapping[str, str], names: Iterable[str], keep: Iterable[str] = ()
+) -> dict[str, str]:
+    """Return the environment without the named variables, except those in `keep`. Names may contain `*`."""
+    return {name: value for name, value in base.items() if not _matches(name, names) or _matches(name, keep)}
+
+
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -36,6 +36,7 @@ _MARK = f"{LAUNCH_VARIABLE}=".encode()
 _MAX_SCANS = 8
 """How often `kill_marked` scans for processes that were started during the previous scan."""
 _EXEC_SECONDS = 0.001
+_GONE_POLL_SECONDS = 0.002
 _KERNEL_THREAD_FLAG = 0x00200000
 """PF_KTHREAD in the flags of /proc/<pid>/stat."""
 
@@ -152,11 +153,23 @@ def _kill(process: psutil.Process) -> None:
 
 
 def wait_gone(processes: Sequence[psutil.Process], seconds: float) -> list[int]:
-    """Wait until the processes are gone. Returns the pids of those that are not after `seconds`."""
+    """Wait until the processes have ended, reaped or not. Returns the pids of those that have not after `seconds`."""
+    deadline = time.monotonic() + seconds
+    running = [process for process in processes if is_running(process)]
+    while running and time.monotonic() < deadline:
+        time.sleep(_GONE_POLL_SECONDS)
+        running = [process for process in running if is_running(process)]
+    return [process.pid for process in running]
+
+
+def is_running(process: psutil.Process) -> bool:
+    """Return False for a zombie too."""
     import psutil
 
-    _, running = psutil.wait_procs(processes, timeout=seconds)
-    return [process.pid for process in running]
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _find_marked(

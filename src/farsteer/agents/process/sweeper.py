@@ -12,13 +12,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence, Set
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from farsteer.agents.process import posix
 from farsteer.agents.process.cgroups import LaunchGroup
 
+if TYPE_CHECKING:
+    import psutil
+
 _REPORTED_TOGETHER = 4
 """How many ends are reported in one iteration of the event loop. What follows from each takes about a millisecond."""
+_GONE_SECONDS = 1.0
+"""How long a pass waits for what it has killed. A process that waits for a disk may take longer."""
 _REMOVALS = 10
 _REMOVAL_SECONDS = 0.005
 
@@ -92,7 +97,9 @@ class Sweeper:
                     return
             leaders = [request.leader for request in requests]
             try:
-                kill_leftovers(leaders, self._leaders.keys())
+                killed = kill_leftovers(leaders, self._leaders.keys())
+                # Whoever is told of an end may count on it that nothing of the agent runs any more.
+                posix.wait_gone(killed, _GONE_SECONDS)
                 groups = [leader.group for leader in leaders if leader.group is not None]
                 self._left_groups = [group for group in self._left_groups + groups if not group.remove()]
             except Exception:
@@ -110,7 +117,8 @@ class Sweeper:
             waiting.extend(done)
             return
         self._reports[loop] = deque(done)
-        self._report(loop)
+        # Not at once: several passes may have ended since the last iteration.
+        loop.call_soon(self._report, loop)
 
     def _report(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting = self._reports[loop]
@@ -122,13 +130,16 @@ class Sweeper:
             del self._reports[loop]
 
 
-def kill_leftovers(leaders: Sequence[Leader], skip: Set[int] = frozenset()) -> None:
-    """Kill what these agents, which are not reaped yet, have left behind. `skip` are processes not to look at."""
+def kill_leftovers(leaders: Sequence[Leader], skip: Set[int] = frozenset()) -> list[psutil.Process]:
+    """Kill what these agents, which are not reaped yet, have left behind, and return it.
+
+    `skip` are processes not to look at.
+    """
     for leader in leaders:
         if leader.group is not None:
             leader.group.kill()
     marks = {leader.mark for leader in leaders}
-    posix.kill_marked(marks.__contains__, {leader.pid for leader in leaders}, skip)
+    return posix.kill_marked(marks.__contains__, {leader.pid for leader in leaders}, skip)
 
 
 SWEEPER = Sweeper()

@@ -15,6 +15,7 @@ from farsteer.core.api.access import (
     TokenView,
     Typing,
     User,
+    UserTyping,
 )
 from farsteer.core.api.approvals import ApprovalAnswered, ApprovalsResponse, ApprovalView, Approve, Deny
 from farsteer.core.api.base import (
@@ -69,6 +70,7 @@ from farsteer.core.api.sessions import (
     SessionView,
     SetModel,
     SetPermissionMode,
+    SwitchAgent,
 )
 from farsteer.core.api.usage import UsageGroup, UsageGrouping, UsageResponse, UsageTotal
 
@@ -130,6 +132,7 @@ __all__ = [
     "SessionsResponse",
     "SetModel",
     "SetPermissionMode",
+    "SwitchAgent",
     "Text",
     "TokenCreated",
     "TokenView",
@@ -140,5 +143,6 @@ __all__ = [
     "UsageResponse",
     "UsageTotal",
     "User",
+    "UserTyping",
     "Value",
 ]

@@ -52,6 +52,16 @@ class Typing(RequestBody):
     client_id: Annotated[str, Meta(max_length=100)] | None = None
 
 
+class UserTyping(ResponseBody):
+    """What somebody is typing, as other users are told."""
+
+    email: str
+    client_id: str
+    text: str
+    updated_at: int
+    identity: Identity
+
+
 class OnlineUser(ResponseBody):
     email: str
     client_id: str

@@ -13,6 +13,8 @@ from farsteer.core.modes import PermissionMode
 
 
 class ApprovalView(ResponseBody):
+    """An open approval, and the session it belongs to."""
+
     session_id: str
     session_title: str | None
     agent: str
@@ -24,6 +26,8 @@ class ApprovalsResponse(ResponseBody):
 
 
 class Approve(RequestBody):
+    """Approves a permission or a plan, or answers questions."""
+
     decision: Literal["approved", "approved_for_session"] | None = None
     mode: PermissionMode | None = None
     allow_tools: Annotated[list[str], Meta(max_length=100)] = []
@@ -39,6 +43,8 @@ class Approve(RequestBody):
 
 
 class Deny(RequestBody):
+    """Denies a permission or a plan, or declines to answer questions."""
+
     decision: Literal["denied", "abort"] | None = None
     option_id: str | None = None
     message: Annotated[str, Meta(max_length=10_000)] | None = None

@@ -7,6 +7,8 @@ from farsteer.core.capabilities import AgentInfo, Capabilities, MachineConflict
 
 
 class MachineView(ResponseBody):
+    """A machine with a runner."""
+
     id: str
     active: bool
     active_at: int
@@ -39,9 +41,13 @@ class AgentOnMachine(ResponseBody):
     install: str | None
     login: str | None
     warning: str | None
+    models: tuple[str, ...] = ()
+    """The models that the agent listed there when it was last started."""
 
 
 class AgentView(ResponseBody):
+    """An agent, and the machines that have it."""
+
     name: str
     title: str
     capabilities: Capabilities

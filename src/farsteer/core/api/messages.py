@@ -17,6 +17,8 @@ class MessagesResponse(ResponseBody):
 
 
 class NewAttachment(RequestBody):
+    """A file to send with a message. `data` is its content in base64."""
+
     name: Name
     data: Annotated[str, Meta(extra_json_schema={"format": "byte", "contentEncoding": "base64"})]
     mime_type: Annotated[str, Meta(max_length=100)] = "application/octet-stream"
@@ -33,6 +35,8 @@ class SendMessage(RequestBody):
 
 
 class MessageAccepted(ResponseBody):
+    """A message that the hub has stored. `id` is its queue item, by which it can be waited for or cancelled."""
+
     id: str
     local_id: str | None
     state: ItemState

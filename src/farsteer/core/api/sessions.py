@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -10,13 +10,9 @@ from farsteer.core.api.base import EntrySeq, Name, Path, RequestBody, ResponseBo
 from farsteer.core.approvals import Approval
 from farsteer.core.events import FilesRestored, SessionStatus, SlashCommand
 from farsteer.core.mcp import McpServer, McpTransport
-from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.modes import ModelMode, PermissionMode, ReasoningEffort
 from farsteer.core.queue import QueueItem, QueueRef
 from farsteer.core.session import SessionState, SessionType, StoredConversation, Usage, Worktree
-
-ModelMode = Literal[
-    "default", "sonnet", "opus", "gpt-5.2-codex", "gpt-5.1-codex-max", "gpt-5.1-codex-mini", "gpt-5.2"
-]
 
 
 class NewMcpServer(RequestBody):
@@ -59,6 +55,10 @@ class CreateSession(RequestBody):
     permission_timeout: Annotated[float, Meta(gt=0, le=7 * 86400)] | None = None
     mcp_servers: Annotated[list[NewMcpServer], Meta(max_length=100)] = []
     additional_directories: Annotated[list[Path], Meta(max_length=100)] = []
+    terminal: bool = False
+    """Start no process: `farsteer run` starts the agent's own interface in a terminal of that machine."""
+    session_id: Annotated[str, Meta(max_length=100)] | None = None
+    """The id of the new session, a UUID that no session has or had."""
 
 
 class LogLineView(ResponseBody):
@@ -80,7 +80,8 @@ class SessionNotCreated(
     message: str
     logs: list[LogLineView]
     details: dict[str, Any] | None = None
-    """For an import: `session` is the id of the session that already has this conversation."""
+    """For an import: `session` is the id of the session that already has this conversation. For a refused field: its
+    `field`, and `models` or `efforts` with what the agent knows."""
 
 
 class ForkedFrom(ResponseBody):
@@ -90,6 +91,8 @@ class ForkedFrom(ResponseBody):
 
 
 class SessionView(ResponseBody):
+    """A session as it is now."""
+
     id: str
     namespace: str
     machine_id: str
@@ -124,6 +127,8 @@ class SessionView(ResponseBody):
     mcp_servers: tuple[str, ...] = ()
     """Names of the MCP servers given at creation."""
     additional_directories: tuple[str, ...] = ()
+    in_terminal: bool = False
+    """True while the agent's own interface is open in a person's terminal (`farsteer run`)."""
 
     def state(self) -> SessionState:
         """Return the part of the session's state that clients can see. Faces apply later log entries to it."""
@@ -155,6 +160,11 @@ class SetPermissionMode(RequestBody):
 class SetModel(RequestBody):
     model: Name
     reasoning_effort: ReasoningEffort | None = None
+
+
+class SwitchAgent(RequestBody):
+    agent: Name
+    model: Name | None = None
 
 
 class ConversationsResponse(ResponseBody):

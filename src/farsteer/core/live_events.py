@@ -1,0 +1,177 @@
+"""Every type of live event: when it is sent and what it carries. Filters and documents are made from this table.
+
+The feed joins events from payloads that are encoded already. So these types are not used to send them; tests compare
+what is sent with their schemas.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from farsteer.core.api import MachineView, OnlineUser, ResponseBody, SessionView, UserTyping
+from farsteer.core.errors import ErrorCode
+from farsteer.core.events import Delta, Entry
+from farsteer.core.queue import QueueChange
+from farsteer.core.retention import RemovalReason
+from farsteer.core.wire import WireStruct
+
+Resume = Literal["ok", "gap", "none"]
+
+
+class ReadyEvent(WireStruct, omit_defaults=False):
+    """The first thing a client gets, under the name `ready`. Every event after `cursor` follows."""
+
+    cursor: str
+    resume: Resume
+    """`gap`: events are missing, and the client must read again what it keeps. `none`: it gave no cursor."""
+    expires_at: int | None
+    """When the access token expires, and the connection with it, in milliseconds since the epoch; null: never."""
+
+
+class ClosedEvent(WireStruct):
+    """The last thing a client gets before the server closes the connection, under the name `closed`."""
+
+    code: ErrorCode
+    message: str
+
+
+CONNECTION_EVENTS: dict[str, type[WireStruct]] = {"ready": ReadyEvent, "closed": ClosedEvent}
+"""What tells about the connection itself, by its name."""
+
+
+class LiveEvent(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    """Base of all types. The tag is the `type` of the event."""
+
+    namespace: str
+
+
+class StoredEvent(LiveEvent, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
+    """Base of the types that are stored. A client can resume after the `cursor` of one."""
+
+    cursor: str
+
+
+FIXED_FIELDS = frozenset(
+    {
+        "id", "namespace", "machine_id", "created_at", "source", "session_type", "permission_timeout", "forked_from",
+        "mcp_servers", "additional_directories",
+    }
+)  # fmt: skip
+"""Fields of a session that never change."""
+
+SessionChanges = msgspec.defstruct(
+    "SessionChanges",
+    [
+        ("partial", Literal[True]),
+        *(
+            (field.name, field.type | UnsetType, UNSET)
+            for field in msgspec.structs.fields(SessionView)
+            if field.name not in FIXED_FIELDS
+        ),
+        ("queue_changes", list[QueueChange] | UnsetType, UNSET),
+    ],
+    namespace={
+        "__doc__": "The fields of a session that have changed, to be merged into what a client has of it."
+    },
+    module=__name__,
+    rename="camel",
+    frozen=True,
+)
+
+
+class SessionAddedEvent(StoredEvent, frozen=True, tag="session-added"):
+    """A session was created, imported, forked or adopted."""
+
+    session_id: str
+    data: SessionView
+
+
+class SessionUpdatedEvent(StoredEvent, frozen=True, tag="session-updated"):
+    """Fields of a session have changed. `data` has only those."""
+
+    session_id: str
+    data: SessionChanges  # pyright: ignore[reportInvalidTypeForm]
+
+
+class RemovedByRule(ResponseBody):
+    reason: RemovalReason
+
+
+class SessionRemovedEvent(StoredEvent, frozen=True, tag="session-removed"):
+    """A session was deleted. `data` says by which rule of retention, if nobody deleted it."""
+
+    session_id: str
+    data: RemovedByRule | UnsetType = UNSET
+
+
+class MessageReceivedEvent(StoredEvent, frozen=True, tag="message-received"):
+    """The log of a session has a new entry."""
+
+    session_id: str
+    message: Entry
+
+
+class MessageDeltaEvent(LiveEvent, frozen=True, tag="message-delta"):
+    """A part of a message that is being written. The complete message follows as an entry. Not stored."""
+
+    session_id: str
+    delta: Delta
+
+
+class Clearing(ResponseBody):
+    cleared_seq: int
+    """Entries up to this one are hidden."""
+    remaining: int
+    """The number of entries that are still visible."""
+
+
+class MessagesClearedEvent(StoredEvent, frozen=True, tag="messages-cleared"):
+    """Older entries of a session were hidden."""
+
+    session_id: str
+    data: Clearing
+
+
+class MachineUpdatedEvent(StoredEvent, frozen=True, tag="machine-updated"):
+    """A machine has connected, disconnected or changed."""
+
+    machine_id: str
+    data: MachineView
+
+
+class MachineRemovedEvent(StoredEvent, frozen=True, tag="machine-removed"):
+    """The hub has forgotten a machine."""
+
+    machine_id: str
+
+
+class TypingChangedEvent(LiveEvent, frozen=True, tag="typing-changed"):
+    """Somebody types a message to a session. Not stored."""
+
+    session_id: str
+    typing: UserTyping
+
+
+class OnlineUsersChangedEvent(LiveEvent, frozen=True, tag="online-users-changed"):
+    """Somebody has connected or disconnected. `users` has everybody who is connected. Not stored."""
+
+    users: list[OnlineUser]
+
+
+SyncEvent = (
+    SessionAddedEvent | SessionUpdatedEvent | SessionRemovedEvent | MessageReceivedEvent | MessageDeltaEvent
+    | MessagesClearedEvent | MachineUpdatedEvent | MachineRemovedEvent | TypingChangedEvent | OnlineUsersChangedEvent
+)  # fmt: skip
+"""Any live event."""
+
+SENT: dict[str, type[LiveEvent]] = {kind.__struct_config__.tag: kind for kind in get_args(SyncEvent)}
+"""The types that are sent, by their name."""
+
+RESERVED = frozenset({"advisor-alert", "advisor-idle-suggestion", "group-message"})
+"""Types that no hub sends yet. A client may ask for them already."""
+
+EVENT_TYPES = frozenset(SENT) | RESERVED
+"""The types a client may filter by."""
