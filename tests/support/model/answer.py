@@ -26,6 +26,9 @@ class Answer:
             await self._begin(Block(kind, len(self._blocks)))
         await self._feed(_pieces(text))
 
+    async def search(self, query: str) -> None:
+        await self._begin(Block("search", len(self._blocks), parts=[query]))
+
     async def call(self, call: Call) -> None:
         await self._begin(Block("call", len(self._blocks), call))
         middle = len(call.text) // 2

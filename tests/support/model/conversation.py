@@ -17,6 +17,7 @@ _INJECTED = re.compile(
 )
 _WRAPPED = re.compile(r"\s*<user_query>(.*)</user_query>\s*", re.DOTALL)
 _NEW = "[[new]]"
+_NEVER = "Approval policy is currently never"
 _HEAD = 80
 
 
@@ -44,6 +45,8 @@ class Conversation:
     stream: bool
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
+    instructions: str = ""
+    """What the agent tells the model besides the messages, if the wire format has a place for it."""
 
     @property
     def script(self) -> str:
@@ -69,6 +72,11 @@ class Conversation:
     def images(self) -> int:
         """The number of images in the last message of a person."""
         return next((message.images for message in reversed(self.messages) if message.role == "user"), 0)
+
+    @property
+    def may_escalate(self) -> bool:
+        """False if Codex tells the model that nobody answers requests to leave the sandbox."""
+        return _NEVER not in self.instructions
 
     @property
     def is_side(self) -> bool:

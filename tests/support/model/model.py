@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import traceback
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from tests.support.model.script import (
     Hang,
     Meet,
     Say,
+    SayTime,
+    Search,
     Sleep,
     Step,
     Tell,
@@ -95,12 +98,18 @@ class Model:
             match step:
                 case Say(text):
                     await answer.say("text", text)
+                case SayTime():
+                    await answer.say("text", f"{time.monotonic_ns()} ")
                 case Think(text):
                     await answer.say("thought", text)
                 case Tell(about):
                     await answer.say("text", json.dumps(_told(about, conversation)))
+                case Search(query):
+                    if dialect.wire != "responses":
+                        raise BadScript("[[search]] is known to the wire format responses only")
+                    await answer.search(query)
                 case Use():
-                    await answer.call(call(step, conversation.tools))
+                    await answer.call(call(step, conversation.tools, may_escalate=conversation.may_escalate))
                 case Sleep(seconds):
                     await exchange.wait(None, seconds)
                 case Meet(name, count):

@@ -2,10 +2,13 @@
 
     [[say:T]] [[think:T]]       text, thought
     [[slow:N:S]]                N words, S seconds apart
+    [[clock:N:S]]               the same, and each word is the time of the monotonic clock in nanoseconds
     [[sleep:S]]                 silence
     [[bash:CMD]] [[write:PATH:TEXT]] [[read:PATH]] [[ask:QUESTION:A|B]] [[plan:TEXT]]
                                 a tool call, by whichever tool the agent offers for it
-    [[tool:NAME:{json}]]        this very tool call
+    [[escalate:CMD]]            like bash, outside of the sandbox of Codex if it may be asked for that
+    [[search:QUERY]]            a web search by the provider of the model itself (responses)
+    [[tool:NAME:{json}]]        this very tool call; NAMESPACE/NAME for a tool of a namespace (responses)
     [[and]]                     the next tool call belongs to the same answer
     [[error:STATUS]] [[error:STATUS:N]]    an HTTP error, each time or the first N times
     [[drop]] [[drop:N]]         the connection breaks, each time or the first N times
@@ -27,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _OPENING = re.compile(r"\[\[([a-z]+)(?::|(?=\]\]))")
-ABSTRACT = frozenset({"bash", "write", "read", "ask", "plan"})
+ABSTRACT = frozenset({"bash", "escalate", "write", "read", "ask", "plan"})
 
 
 class BadScript(ValueError):
@@ -45,6 +48,11 @@ class Think:
 
 
 @dataclass(frozen=True)
+class SayTime:
+    pass
+
+
+@dataclass(frozen=True)
 class Sleep:
     seconds: float
 
@@ -56,6 +64,11 @@ class Use:
     tool: str
     texts: tuple[str, ...] = ()
     input: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Search:
+    query: str
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ class Tell:
     about: str
 
 
-Step = Say | Think | Sleep | Use | Fail | Drop | Cut | Hang | Meet | Tell
+Step = Say | Think | SayTime | Sleep | Use | Search | Fail | Drop | Cut | Hang | Meet | Tell
 
 
 def play(script: str, results: tuple[str, ...]) -> list[Step]:
@@ -161,12 +174,16 @@ def _read(name: str, argument: str) -> list[Step]:
             return [Say(argument)]
         case "think":
             return [Think(argument)]
+        case "search":
+            return [Search(argument)]
         case "sleep":
             return [Sleep(float(argument))]
         case "slow":
             # No word twice: an agent may take repetition for a model that has gone mad.
             words = [[Say(f"word{number} "), Sleep(float(rest))] for number in range(1, int(first) + 1)]
             return [step for pair in words for step in pair]
+        case "clock":
+            return [SayTime(), Sleep(float(rest))] * int(first)
         case "error":
             return [Fail(int(first), int(rest) if rest else None)]
         case "drop":
@@ -183,7 +200,7 @@ def _read(name: str, argument: str) -> list[Step]:
             return [Use(first, input=json.loads(rest))]
         case "write" | "ask":
             return [Use(name, (first, rest))]
-        case "bash" | "read" | "plan":
+        case "bash" | "escalate" | "read" | "plan":
             return [Use(name, (argument,))]
         case _:
             raise BadScript("no such directive")

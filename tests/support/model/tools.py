@@ -16,11 +16,16 @@ NAMES: dict[str, tuple[str, ...]] = {
     "bash": (
         "bash", "execcommand", "shellcommand", "runshellcommand", "runterminalcommand", "shell", "execute",
     ),
+    "escalate": ("execcommand",),
     "write": ("write", "writefile", "create", "createfile", "applypatch"),
     "read": ("read", "readfile", "view"),
     "ask": ("askuser", "askuserquestion"),
     "plan": ("exitspecmode", "exitplanmode"),
 }  # fmt: skip
+DEFERRED = {"plan": "ExitPlanMode"}
+"""Tools that Claude Code offers by name only, and whose schema a model may search for."""
+ESCALATED = {"sandbox_permissions": "require_escalated", "justification": "May I?"}
+"""How a model of Codex asks to run a command outside of the sandbox."""
 COMMAND = ("command", "cmd", "script")
 PATH = ("file_path", "filePath", "path", "absolute_path", "target_file", "filename")
 CONTENT = ("content", "contents", "file_text", "text")
@@ -49,8 +54,10 @@ class Call:
         return self.input if isinstance(self.input, str) else json.dumps(self.input)
 
 
-def call(use: Use, tools: Sequence[Tool]) -> Call:
+def call(use: Use, tools: Sequence[Tool], *, may_escalate: bool = True) -> Call:
     """Return the call of a tool, offered by the request, that does what the script asks for."""
+    if use.tool == "escalate" and not may_escalate:
+        use = Use("bash", use.texts)
     name, given = _named(use, tools) if use.tool not in ABSTRACT else _abstract(use, tools)
     return Call(f"call_{uuid4().hex[:12]}", name, given)
 
@@ -71,6 +78,8 @@ def _abstract(use: Use, tools: Sequence[Tool]) -> tuple[str, Json | str]:
     code = known.get("exec")
     if code is not None and code.kind == "custom":
         return code.name, _code(use)
+    if "toolsearch" in known and use.tool in DEFERRED:
+        return DEFERRED[use.tool], _function(use, {})
     raise BadScript(f"no tool for [[{use.tool}]] among {sorted(tool.name for tool in tools)}")
 
 
@@ -100,6 +109,10 @@ def _bash(texts: Sequence[str], properties: Json) -> Json:
     return {key: ["bash", "-lc", texts[0]] if as_list else texts[0]}
 
 
+def _escalate(texts: Sequence[str], properties: Json) -> Json:
+    return _bash(texts, properties) | ESCALATED
+
+
 def _write(texts: Sequence[str], properties: Json) -> Json:
     if not any(name in properties for name in PATH) and "input" in properties:
         return {"input": _patch(*texts)}
@@ -127,6 +140,7 @@ def _plan(texts: Sequence[str], properties: Json) -> Json:
 
 _ARGUMENTS: dict[str, Callable[[Sequence[str], Json], Json]] = {
     "bash": _bash,
+    "escalate": _escalate,
     "write": _write,
     "read": _read,
     "ask": _ask,
@@ -148,6 +162,8 @@ def _code(use: Use) -> str:
     match use.tool:
         case "bash":
             call = f"tools.exec_command({json.dumps({'cmd': use.texts[0]})})"
+        case "escalate":
+            call = f"tools.exec_command({json.dumps({'cmd': use.texts[0], **ESCALATED})})"
         case "write":
             call = f"tools.apply_patch({json.dumps(_patch(*use.texts))})"
         case "read":

@@ -24,9 +24,9 @@ class Event(NamedTuple):
 
 @dataclass
 class Block:
-    """A text, a thought or a tool call, numbered from 0."""
+    """A text, a thought, a tool call or a web search of the provider, numbered from 0."""
 
-    kind: Literal["text", "thought", "call"]
+    kind: Literal["text", "thought", "call", "search"]
     index: int
     call: Call | None = None
     parts: list[str] = field(default_factory=list)

@@ -37,6 +37,7 @@ class Responses(Dialect):
             stream=bool(body.get("stream")),
             messages=tuple(one for item in items for one in _messages(item)),
             tools=tuple(_tools([*(body.get("tools") or []), *added])),
+            instructions="\n".join(_instructions(items)),
         )
 
     @classmethod
@@ -63,12 +64,19 @@ class Responses(Dialect):
         return [self._of(block, f"{_stream(block)}.delta", delta=text)]
 
     def close(self, block: Block) -> list[Event]:
+        if block.kind == "search":
+            return [self._done(block)]
         done = {"text": "text", "thought": "text", "call": _field(block)}[block.kind]
         return [
             self._of(block, f"{_stream(block)}.done", **{done: block.text}),
             *self._part(block, "done", block.text),
-            self._event("response.output_item.done", output_index=block.index, item=_item(block, done=True)),
+            self._done(block),
         ]
+
+    def _done(self, block: Block) -> Event:
+        return self._event(
+            "response.output_item.done", output_index=block.index, item=_item(block, done=True)
+        )
 
     def end(self, blocks: Sequence[Block]) -> list[Event]:
         return [self._event("response.completed", response=self.whole(blocks))]
@@ -83,11 +91,11 @@ class Responses(Dialect):
                 return [self._of(block, f"response.content_part.{verb}", part=_text(text))]
             case "thought":
                 return [self._of(block, f"response.reasoning_summary_part.{verb}", part=_summary(text))]
-            case "call":
+            case "call" | "search":
                 return []
 
     def _of(self, block: Block, name: str, **data: Any) -> Event:
-        index = {"text": {"content_index": 0}, "thought": {"summary_index": 0}, "call": {}}[block.kind]
+        index = {"text": {"content_index": 0}, "thought": {"summary_index": 0}}.get(block.kind, {})
         return self._event(name, item_id=_id(block), output_index=block.index, **index, **data)
 
     def _event(self, name: str, **data: Any) -> Event:
@@ -114,7 +122,7 @@ def _stream(block: Block) -> str:
 
 
 def _id(block: Block) -> str:
-    return f"{ {'text': 'msg', 'thought': 'rs', 'call': 'fc'}[block.kind] }_{block.id}"
+    return f"{ {'text': 'msg', 'thought': 'rs', 'call': 'fc', 'search': 'ws'}[block.kind] }_{block.id}"
 
 
 def _text(text: str) -> Json:
@@ -130,8 +138,14 @@ def _item(block: Block, *, done: bool) -> Json:
     if block.call is not None:
         field = _field(block)
         kind = "custom_tool_call" if field == "input" else "function_call"
-        call = {"call_id": block.call.id, "name": block.call.name, field: block.text if done else ""}
+        namespace, _, name = block.call.name.rpartition("/")
+        call = {"call_id": block.call.id, "name": name, field: block.text if done else ""}
+        if namespace:
+            call["namespace"] = namespace
         return {"type": kind, "id": _id(block), "status": status, **call}
+    if block.kind == "search":
+        action = {"type": "search", "query": block.text}
+        return {"type": "web_search_call", "id": _id(block), "status": status, "action": action}
     if block.kind == "thought":
         return {"type": "reasoning", "id": _id(block), "summary": [_summary(block.text)] if done else []}
     content = [_text(block.text)] if done else []
@@ -151,6 +165,13 @@ def _tools(raw: list[Json]) -> Iterator[Tool]:
                 continue  # the provider's own: web search and the like
 
 
+def _instructions(items: list[Json]) -> Iterator[str]:
+    for item in items:
+        content: Any = item.get("content")
+        if item.get("role") == "developer" and isinstance(content, list):
+            yield from (str(block.get("text") or "") for block in content)
+
+
 def _messages(item: Json) -> list[Message]:
     match item.get("type", "message"):
         case "message" if item.get("role") in ("user", "assistant"):
@@ -161,6 +182,12 @@ def _messages(item: Json) -> list[Message]:
             texts = [block["text"] for block in blocks if block.get("type") in ("input_text", "output_text")]
             images = sum(block.get("type") == "input_image" for block in blocks)
             return message(item["role"], texts, images)
+        case "agent_message":
+            # Codex gives a sub-agent its task in this form, and announces its answers to others in it.
+            content = item.get("content") or []
+            is_task = any("Type: NEW_TASK" in str(block.get("text")) for block in content)
+            tasks = [str(block["encrypted_content"]) for block in content if "encrypted_content" in block]
+            return message("user", tasks) if is_task else []
         case "function_call" | "custom_tool_call":
             return message("assistant", [f"{item.get('name')}()"])
         case "function_call_output" | "custom_tool_call_output":

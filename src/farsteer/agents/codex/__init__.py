@@ -1,0 +1,1 @@
+"""OpenAI's Codex, driven through `codex app-server`."""
