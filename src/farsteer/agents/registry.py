@@ -1,4 +1,4 @@
-"""Finds adapters by name: the built-in ones, and those of other packages.
+"""Finds adapters by name: the built-in ones, model providers, and those of other packages.
 
 Another package provides an adapter with an entry point of the group `farsteer.adapters`. The entry point's name is the
 agent's name, its object is the `Adapter` class. An adapter's module is imported when the agent is first used.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from farsteer.agents.base import Adapter
+from farsteer.agents.known_models import read_models, write_models
+from farsteer.agents.providers.provider import load_provider, provider_names
 from farsteer.core.capabilities import AgentInfo
-from farsteer.core.errors import AgentError, ErrorCode
+from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -22,59 +25,128 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "farsteer.adapters"
-PREFERENCE = ("droid", "demo")
+PREFERENCE = ("claude", "codex", "droid", "demo")
 """The built-in agents, best first. A session that names no agent gets the first one that is installed."""
 
 _BUILT_IN = {
+    "claude": "farsteer.agents.claude.adapter:ClaudeAdapter",
+    "codex": "farsteer.agents.codex.adapter:CodexAdapter",
     "droid": "farsteer.agents.droid.adapter:DroidAdapter",
     "demo": "farsteer.agents.demo.adapter:DemoAdapter",
 }
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all agents, the built-in ones first."""
-    return (*PREFERENCE, *sorted(_entry_points()))
+class AgentRegistry:
+    """The agents of a machine. There is one adapter per name.
 
-
-@cache
-def adapter(name: str) -> Adapter:
-    """Return the adapter of an agent. There is one instance per name.
-
-    Raises:
-        AgentError: `agent_unknown` if there is no such agent or its adapter cannot be loaded.
+    Args:
+        home: The home directory of the runner, where its owner adds model providers and stores their keys.
     """
-    if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].partition(":")
-        return getattr(import_module(module), attribute)()
-    entry = _entry_points().get(name)
-    if entry is None:
-        raise AgentError(f"unknown agent {name!r}", code=ErrorCode.AGENT_UNKNOWN, agents=list(names()))
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._adapters: dict[str, Adapter] = {}
+        self._stored_models = read_models(home)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all agents: the built-in ones, the model providers, those of other packages."""
+        return tuple(dict.fromkeys((*PREFERENCE, *provider_names(self._home), *sorted(_entry_points()))))
+
+    def adapter(self, name: str) -> Adapter:
+        """Return the adapter of an agent.
+
+        Raises:
+            AgentError: `agent_unknown` if there is no such agent or its adapter cannot be loaded.
+        """
+        if name not in self._adapters:
+            adapter = self._adapters[name] = self._load(name)
+            adapter.models = adapter.models or self._stored_models.get(name, ())
+            adapter.on_models = partial(self._store_models, name)
+        return self._adapters[name]
+
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Return the models that are known of the agents that were used or detected."""
+        return {name: adapter.models for name, adapter in self._adapters.items() if adapter.models}
+
+    def _store_models(self, name: str, models: tuple[str, ...]) -> None:
+        self._stored_models[name] = models
+        write_models(self._home, self._stored_models)
+
+    async def find(self, name: str) -> Adapter:
+        """Return the adapter of an agent, as `adapter` does.
+
+        Raises:
+            AgentError: `agent_unknown`; if there is no such agent, the message says which there are and which of them
+                can work here.
+        """
+        try:
+            return self.adapter(name)
+        except AgentError:
+            if name in self.names():
+                raise
+        raise _unknown_agent(name, await self.detect_all())
+
+    async def detect_all(self) -> list[AgentInfo]:
+        """Detect every agent, in the order of `names`.
+
+        An adapter that fails is listed as not available with the reason, so that a defect in one package does not hide
+        the other agents.
+        """
+        return await asyncio.gather(*map(self._detect, self.names()))
+
+    def _load(self, name: str) -> Adapter:
+        if name in _BUILT_IN:
+            module, _, attribute = _BUILT_IN[name].partition(":")
+            return getattr(import_module(module), attribute)()
+        if name in provider_names(self._home):
+            return _load_provider(self._home, name)
+        entry = _entry_points().get(name)
+        if entry is None:
+            raise AgentError(
+                f"unknown agent {name!r}", code=ErrorCode.AGENT_UNKNOWN, agents=list(self.names())
+            )
+        return _load_entry_point(entry)
+
+    async def _detect(self, name: str) -> AgentInfo:
+        try:
+            return await self.adapter(name).detect()
+        except Exception as error:
+            _logger.debug("detecting the agent %s failed", name, exc_info=True)
+            return AgentInfo(name=name, title=name, available=False, reason=f"its adapter failed: {error}")
+
+
+def _unknown_agent(name: str, agents: list[AgentInfo]) -> AgentError:
+    kinds = {
+        "ready": [info.name for info in agents if info.available and not info.login],
+        "not logged in": [info.name for info in agents if info.available and info.login],
+        "not installed": [info.name for info in agents if not info.available],
+    }
+    known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+    message = f"unknown agent {name!r}. The agents of this machine are {known}"
+    return AgentError(message, code=ErrorCode.AGENT_UNKNOWN, agents=[info.name for info in agents])
+
+
+def _load_provider(home: Path, name: str) -> Adapter:
+    from farsteer.agents.providers.adapter import ProviderAdapter
+
+    try:
+        return ProviderAdapter(name, load_provider(home, name), home)
+    except FarsteerError as error:
+        raise AgentError(error.message, code=ErrorCode.AGENT_UNKNOWN) from error
+
+
+def _load_entry_point(entry: EntryPoint) -> Adapter:
     try:
         found = entry.load()()
     except Exception as error:
         raise AgentError(
             f"the adapter {entry.value} cannot be loaded: {error}", code=ErrorCode.AGENT_UNKNOWN
         ) from error
-    if not isinstance(found, Adapter) or found.name != name:
-        raise AgentError(f"{entry.value} is not an adapter named {name!r}", code=ErrorCode.AGENT_UNKNOWN)
+    if not isinstance(found, Adapter) or found.name != entry.name:
+        raise AgentError(
+            f"{entry.value} is not an adapter named {entry.name!r}", code=ErrorCode.AGENT_UNKNOWN
+        )
     return found
-
-
-async def detect_all() -> list[AgentInfo]:
-    """Detect every agent, in the order of `names`.
-
-    An adapter that fails is listed as not available with the reason, so that a defect in one package does not hide the
-    other agents.
-    """
-    return await asyncio.gather(*map(_detect, names()))
-
-
-async def _detect(name: str) -> AgentInfo:
-    try:
-        return await adapter(name).detect()
-    except Exception as error:
-        _logger.debug("detecting the agent %s failed", name, exc_info=True)
-        return AgentInfo(name=name, title=name, available=False, reason=f"its adapter failed: {error}")
 
 
 @cache
