@@ -25,6 +25,7 @@ from farsteer.core.events import (
     FilesRestored,
     ModeUpdate,
     Plan,
+    TextBlock,
     TitleUpdate,
     ToolCall,
     ToolCallUpdate,
@@ -134,7 +135,7 @@ async def test_a_shell_command_streams_its_output_and_reports_its_exit_code(harn
     streamed = [f.delta for f in agent.outputs_of(DeltaEmitted) if f.delta.kind is DeltaKind.TOOL_OUTPUT]
     assert "".join(delta.text for delta in streamed) == "out\nerr\n"
     assert statuses(agent) == [ToolStatus.IN_PROGRESS, ToolStatus.FAILED]
-    assert "exit code 3" in agent.text()
+    assert "Error: Command failed (exit code: 3)\n" in agent.text()
 
 
 async def test_an_interrupt_kills_the_running_command_and_its_children(harness: Harness) -> None:
@@ -146,7 +147,12 @@ async def test_an_interrupt_kills_the_running_command_and_its_children(harness: 
     child = int(next(f.delta.text for f in agent.outputs_of(DeltaEmitted)))
     await agent.launch.interrupt()
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
-    assert statuses(agent)[-1] is ToolStatus.FAILED
+    last = agent.events_of(ToolCallUpdate)[-1]
+    assert (last.status, last.partial) == (ToolStatus.FAILED, True)
+    assert [block.text for block in last.content if isinstance(block, TextBlock)] == [
+        f"{child}\n",
+        "interrupted",
+    ]
     await gone(child)
     await agent.run_turn("run echo again")
     assert "again" in agent.text()

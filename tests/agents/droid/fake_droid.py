@@ -177,7 +177,11 @@ def opened_session(**settings: Any) -> dict[str, Any]:
         "sessionId": SESSION,
         "session": {"messages": []},
         "settings": {**SETTINGS, **settings},
-        "availableModels": [{"id": "model-a"}, {"id": "model-b"}],
+        "availableModels": [
+            {"id": "model-a"},
+            {"id": "model-b", "supportedReasoningEfforts": ["none", "high"]},
+            {"id": "custom:Mine-0"},
+        ],
     }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from farsteer.agents.base import (
-    ApprovalAsked,
-    ApprovalWithdrawn,
-    DeltaEmitted,
-    EventEmitted,
-    Exited,
-    LaunchPlan,
-    Output,
-    Prompt,
-    Registered,
-    TurnEnded,
-)
+from farsteer.agents.base import LaunchPlan, Prompt
 from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.protocol import Settings
@@ -39,13 +27,11 @@ from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.errors import FarsteerError
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from tests.agents.droid.fake_droid import FakeDroid, OutputRecorder, plan
+from tests.support.outputs import format_json, format_output, merge_deltas, with_short_ids
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted((HERE / "transcripts").glob("*.jsonl"))
 GOLDEN = HERE / "golden"
-
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_LONG = 400
 
 
 class Replay:
@@ -74,7 +60,7 @@ class Replay:
                 await self._droid.exit(-9 if "_kill_" in transcript.name else 0)
             await asyncio.gather(*self._actions, return_exceptions=True)
             self._print_new()
-        return _with_short_ids(_merge_deltas(self._printed))
+        return with_short_ids(merge_deltas(self._printed))
 
     def _start_process(
         self, argv: Any, *, on_lines: Any, on_exit: Any, environment: Any, **_: Any
@@ -203,7 +189,7 @@ class Replay:
             self._printed += [_format_line(line) for line in lines]
         outputs = self._sink.outputs[self._printed_outputs :]
         self._printed_outputs += len(outputs)
-        self._printed += [_format_output(output) for output in outputs]
+        self._printed += [format_output(output) for output in outputs]
 
 
 def _is_known_mode(params: dict[str, Any]) -> bool:
@@ -231,65 +217,8 @@ def _answer(approval: Approval, result: Any) -> Answer:
 
 def _format_line(line: dict[str, Any]) -> str:
     if line["type"] == "response":
-        return f"> answer {line['id']} {_json(line.get('result') or line.get('error'))}"
-    return f"> {line['method'].removeprefix('droid.')} {_json(line['params'])}"
-
-
-def _format_output(output: Output) -> str:
-    match output:
-        case EventEmitted():
-            fields = msgspec.to_builtins(output.event)
-            return f"{fields.pop('kind')} {_json(fields)}"
-        case DeltaEmitted(delta=delta):
-            text = json.dumps(delta.text, ensure_ascii=False)
-            return f"… {delta.kind.value} {delta.message_id} {delta.offset} {text}"
-        case ApprovalAsked(approval=approval):
-            fields = msgspec.to_builtins(approval)
-            del fields["createdAt"]
-            return f"asked {fields.pop('kind')} {_json(fields)}"
-        case ApprovalWithdrawn():
-            return f"withdrawn {output.approval_id}"
-        case TurnEnded():
-            return f"END {output.turn_id} {output.reason.value}" + (
-                f": {output.error}" if output.error else ""
-            )
-        case Registered():
-            return f"registered {output.native_id}"
-        case Exited():
-            return f"EXIT {output.exit_code} {output.reason}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(_clipped(value), ensure_ascii=False)
-
-
-def _clipped(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _LONG:
-        return value[:_LONG] + "…"
-    if isinstance(value, dict):
-        return {key: _clipped(one) for key, one in value.items()}
-    return [_clipped(one) for one in value] if isinstance(value, list) else value
-
-
-def _merge_deltas(lines: list[str]) -> list[str]:
-    """Merge consecutive deltas of the same message into one line."""
-    merged: list[str] = []
-    for line in lines:
-        last = merged[-1].split(" ", 4) if merged else []
-        this = line.split(" ", 4)
-        if line.startswith("… ") and last[:3] == this[:3] and int(last[3]) < int(this[3]):
-            text = json.dumps(json.loads(last[4]) + json.loads(this[4]), ensure_ascii=False)
-            merged[-1] = " ".join((*last[:4], text))
-        else:
-            merged.append(line)
-    return merged
-
-
-def _with_short_ids(lines: list[str]) -> list[str]:
-    names: dict[str, str] = {}
-    return [
-        _UUID.sub(lambda found: names.setdefault(found[0], f"id{len(names) + 1}"), line) for line in lines
-    ]
+        return f"> answer {line['id']} {format_json(line.get('result') or line.get('error'))}"
+    return f"> {line['method'].removeprefix('droid.')} {format_json(line['params'])}"
 
 
 def golden_of(transcript: Path) -> Path:

@@ -11,6 +11,7 @@ import pytest
 
 from farsteer.agents.droid import cli
 from farsteer.agents.droid.adapter import DroidAdapter
+from farsteer.agents.process import program as process_program
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
@@ -28,7 +29,7 @@ def program(path: Path, script: str) -> Path:
 @pytest.fixture
 def machine(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without Droid."""
-    monkeypatch.delenv(cli.EXECUTABLE_VARIABLE, raising=False)
+    monkeypatch.delenv(cli.PROGRAM.variable, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     return tmp_path
 
@@ -63,7 +64,7 @@ async def test_a_new_version_is_noticed(machine: Path) -> None:
 @pytest.mark.slow
 async def test_another_executable_can_be_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(machine / "bin" / "droid", "echo 1.0.0")
-    monkeypatch.setenv(cli.EXECUTABLE_VARIABLE, str(program(machine / "opt" / "my-droid", "echo 2.0.0")))
+    monkeypatch.setenv(cli.PROGRAM.variable, str(program(machine / "opt" / "my-droid", "echo 2.0.0")))
     assert (await DroidAdapter().detect()).version == "2.0.0"
     assert (await DroidAdapter(str(machine / "bin" / "droid")).detect()).version == "1.0.0"
 
@@ -87,7 +88,7 @@ async def test_the_version_is_read_from_the_npm_package(machine: Path) -> None:
 async def test_a_droid_that_does_not_report_its_version_is_not_available(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_VERSION_TIMEOUT", 0.2)
+    monkeypatch.setattr(process_program, "_VERSION_TIMEOUT", 0.2)
     program(machine / "bin" / "droid", "exec sleep 60")
     info = await DroidAdapter().detect()
     assert (info.available, info.version) == (False, None)
@@ -135,3 +136,39 @@ def test_a_transcript_needs_at_least_one_message(machine: Path) -> None:
     assert not adapter.has_transcript(empty, "")
     assert not adapter.has_transcript(new_id(), "")
     assert not adapter.has_transcript("../-some-project/*", "")
+
+
+@pytest.mark.slow
+async def test_a_droid_without_a_login_says_how_to_log_in(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Droid 0.215 does: "Please log in using /login or set a valid FACTORY_API_KEY environment variable"."""
+    monkeypatch.delenv("FACTORY_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(machine))
+    assert (await DroidAdapter().detect()).login is None, "it is not installed"
+    program(machine / "bin" / "droid", "echo 0.215.0")
+    login = (await DroidAdapter().detect()).login
+    assert login is not None
+    assert "/login" in login
+    assert "FACTORY_API_KEY" in login
+    monkeypatch.setenv("FACTORY_API_KEY", "fk-test")
+    assert (await DroidAdapter().detect()).login is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("auth.v2.file", "x"),
+        ("auth.v2.keyring", "x"),
+        ("auth.encrypted", "x"),
+        ("settings.json", '{"customModels": [{"model": "m"}]}'),
+        ("config.json", '{"custom_models": [{"model": "m"}]}'),
+    ],
+)
+def test_a_login_or_a_model_of_its_own_is_enough(tmp_path: Path, name: str, content: str) -> None:
+    environment = {"HOME": str(tmp_path)}
+    (tmp_path / ".factory").mkdir()
+    (tmp_path / ".factory" / "settings.json").write_text('{"customModels": []}')
+    assert not cli.is_logged_in(environment)
+    (tmp_path / ".factory" / name).write_text(content)
+    assert cli.is_logged_in(environment)

@@ -11,7 +11,7 @@ from farsteer.core.errors import BadRequest, Conflict, ErrorCode
 from farsteer.core.events import Notice, ToolCall
 from farsteer.core.modes import PermissionMode, ToolKind
 from tests.agents.droid.conftest import StartLaunch
-from tests.agents.droid.fake_droid import LaunchHarness, completed, plan, tool
+from tests.agents.droid.fake_droid import LaunchHarness, completed, opened_session, plan, tool
 
 EXECUTE = ToolKind.EXECUTE
 REQUEST = "33333333-3333-4333-8333-333333333333"
@@ -357,8 +357,12 @@ async def test_an_answer_to_a_closed_approval_is_a_conflict(harness: LaunchHarne
     assert len(harness.droid.responses) == 1
 
 
-async def test_a_read_only_session_denies_without_asking_and_emits_a_notice(start: StartLaunch) -> None:
-    harness = await start(plan(mode=PermissionMode.READ_ONLY))
+@pytest.mark.parametrize("mode", [PermissionMode.READ_ONLY, PermissionMode.PLAN])
+async def test_a_session_that_only_reads_denies_without_asking_and_emits_a_notice(
+    start: StartLaunch, mode: PermissionMode
+) -> None:
+    interaction = "spec" if mode is PermissionMode.PLAN else "auto"
+    harness = await start(plan(mode=mode), answer=opened_session(interactionMode=interaction))
     await harness.begin_turn()
     params = {"toolUses": [{"toolUse": tool(command="touch x"), "confirmationType": "exec"}], "options": []}
     request = {"type": "request", "id": REQUEST, "method": "droid.request_permission", "params": params}
@@ -366,4 +370,4 @@ async def test_a_read_only_session_denies_without_asking_and_emits_a_notice(star
     assert (await harness.droid.next_line())["result"] == {"selectedOption": "cancel"}
     assert harness.sink.approvals == []
     (notice,) = harness.sink.events_of(Notice)
-    assert (notice.code, "touch x" in notice.text) == ("read_only", True)
+    assert (notice.code, "touch x" in notice.text) == ("denied_by_mode", True)

@@ -1,4 +1,7 @@
-"""The adapter passes the conformance suite with each simulated version, and with one that repeats itself."""
+"""The adapter passes the conformance suite with each simulated version, and with one that repeats itself.
+
+The older versions are played in `make test-faults`.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +40,17 @@ class Simulated(ConformanceSuite):
         return DroidAdapter(self._executable, f"{self.profile}.0")
 
 
+@pytest.mark.faults
 class TestDroid036(Simulated, AdapterConformance):
     profile = "0.36"
 
 
+@pytest.mark.faults
 class TestDroid057(Simulated, AdapterConformance):
     profile = "0.57"
 
 
+@pytest.mark.faults
 class TestDroid099(Simulated, AdapterConformance):
     profile = "0.99"
 

@@ -71,11 +71,34 @@ async def test_text_that_is_streamed_again_after_a_retry_is_not_doubled(harness:
     assert [event.text for event in harness.sink.events_of(AgentMessage)] == ["one two three"]
 
 
-async def test_a_retry_leaves_no_partial_message_if_the_turn_fails(harness: LaunchHarness) -> None:
+async def test_text_streamed_before_a_failed_retry_stays_as_partial(harness: LaunchHarness) -> None:
     await harness.begin_turn()
-    await harness.droid.notify(delta("m1", "one "), notification("llm_retry", attempt=4, reason="timeout"))
-    await harness.droid.notify(completed("model_provider_unavailable"))
+    retry = notification("llm_retry", attempt=1, reason="timeout")
+    await harness.droid.notify(delta("m1", "one two "), retry, delta("m1", "one "), retry)
     assert harness.sink.events_of(AgentMessage) == []
+    await harness.droid.notify(completed("model_provider_unavailable"))
+    (said,) = harness.sink.events_of(AgentMessage)
+    assert (said.text, said.partial) == ("one two ", True)
+    assert harness.sink.outputs[-1] == harness.sink.turn_ends[0]
+
+
+async def test_the_output_of_an_interrupted_tool_stays_as_partial(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    update = {"type": "status", "text": "", "fullOutput": "tick 1\n"}
+    await harness.droid.notify(
+        message("assistant", tool(), id="m1"),
+        notification("tool_progress_update", toolUseId="call-1", toolName="Execute", update=update),
+    )
+    await harness.launch.interrupt()
+    result = notification(
+        "tool_result", toolUseId="call-1", content="Error: Tool execution cancelled by user"
+    )
+    await harness.droid.notify(
+        {**result, "isError": True}, {**result, "isError": True}, completed("cancelled")
+    )
+    last = harness.sink.events_of(ToolCallUpdate)[-1]
+    assert (last.status, last.partial) == (ToolStatus.FAILED, True)
+    assert [block.text for block in last.content] == ["tick 1\n", "Error: Tool execution cancelled by user"]
 
 
 async def test_long_retries_are_visible_and_can_be_interrupted(

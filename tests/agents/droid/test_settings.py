@@ -9,8 +9,8 @@ import pytest
 
 from farsteer.agents.droid.protocol import Settings
 from farsteer.agents.droid.settings import mode_params, permission_mode_of
-from farsteer.core.errors import AgentError, BadRequest
-from farsteer.core.events import ModeUpdate, Notice
+from farsteer.core.errors import AgentError, BadRequest, ErrorCode
+from farsteer.core.events import ModeUpdate
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from tests.agents.droid.conftest import StartLaunch
 from tests.agents.droid.fake_droid import (
@@ -81,11 +81,30 @@ async def test_an_ignored_mode_is_reported_and_corrected(harness: LaunchHarness)
     assert update == ModeUpdate(permission_mode=PermissionMode.DEFAULT)
 
 
-async def test_an_effort_that_the_model_does_not_support_is_reported_once(harness: LaunchHarness) -> None:
-    await change(harness, harness.launch.set_effort(ReasoningEffort.XHIGH), reasoningEffort="none")
-    assert [notice.meta["setting"] for notice in harness.sink.events_of(Notice)] == ["effort"]
+async def test_an_effort_that_droid_ignores_is_an_error_for_the_caller(harness: LaunchHarness) -> None:
+    with pytest.raises(BadRequest, match="stays at none") as caught:
+        await change(harness, harness.launch.set_effort(ReasoningEffort.XHIGH), reasoningEffort="none")
+    assert caught.value.code is ErrorCode.EFFORT_UNKNOWN
     await change(harness, harness.launch.set_model("model-b"), modelId="model-b")
-    assert len(harness.sink.events_of()) == 1
+    assert harness.sink.events_of() == []
+
+
+async def test_a_model_or_effort_that_droid_does_not_have_is_refused_with_those_it_has(
+    harness: LaunchHarness,
+) -> None:
+    with pytest.raises(
+        BadRequest, match="has no model opus; it has model-a, model-b, custom:Mine-0"
+    ) as unknown:
+        harness.launch.check_settings("opus", None)
+    assert unknown.value.code is ErrorCode.MODEL_UNKNOWN
+    assert unknown.value.details["models"] == ["model-a", "model-b", "custom:Mine-0"]
+    with pytest.raises(BadRequest, match="has no reasoning effort xhigh; it has none, high") as effort:
+        harness.launch.check_settings("model-b", ReasoningEffort.XHIGH)
+    assert effort.value.details["efforts"] == ["none", "high"]
+    harness.launch.check_settings("model-b", ReasoningEffort.HIGH)
+    harness.launch.check_settings(
+        "custom:Mine-7", None
+    )  # the second of the owner's own models, or the first Mine
 
 
 async def test_an_unlisted_model_is_reported_although_droid_accepts_it(harness: LaunchHarness) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from farsteer.agents.base import EventEmitted, Prompt, Registered, TurnEnded
+from farsteer.agents.base import DeltaEmitted, EventEmitted, Prompt, Registered, TurnBegun, TurnEnded
 from farsteer.agents.droid import turn_completion
 from farsteer.agents.droid.turn_completion import Outstanding, TurnCompletionDetector
 from farsteer.core.approvals import Answer, Outcome
@@ -80,7 +80,7 @@ async def test_an_idle_before_a_tool_result_waits_for_it(start: StartLaunch) -> 
 async def test_a_message_that_never_comes_does_not_keep_the_turn_open(
     start: StartLaunch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_completion, "MESSAGE_TIMEOUT", 0.02)
+    monkeypatch.setattr(turn_completion, "SILENCE_TIMEOUT", 0.02)
     harness = await start(protocol=OLD)
     await harness.begin_turn()
     await harness.droid.notify(delta("m1", "half a wo"), IDLE, session=None)
@@ -283,3 +283,69 @@ async def test_notifications_of_another_session_are_passed_on_and_change_nothing
     assert [event.native_kind for event in harness.sink.events_of() if hasattr(event, "native_kind")] == [
         "create_message", "agent_turn_completed",
     ]  # fmt: skip
+
+
+async def test_an_early_idle_waits_half_a_minute_for_its_message(start: StartLaunch) -> None:
+    """However slow the machine is, and although no text of the message was streamed."""
+    harness = await start(protocol=OLD)
+    await harness.begin_turn()
+    await harness.droid.notify(STREAMING, IDLE, session=None)
+    assert harness.launch._dispatcher.silence_timeout == turn_completion.SILENCE_TIMEOUT == 30.0
+    await harness.droid.notify(message("assistant", text("the answer"), id="m1"), session=None)
+    assert [type(output) for output in harness.sink.outputs[-2:]] == [EventEmitted, TurnEnded]
+
+
+async def test_after_a_denial_no_message_is_waited_for(start: StartLaunch) -> None:
+    harness = await start(protocol=OLD)
+    await harness.begin_turn()
+    await harness.droid.notify(message("assistant", tool(), id="m1"), session=None)
+    approval = await harness.request_permission(tool(), id="33333333-3333-4333-8333-333333333333")
+    await harness.launch.answer(approval, Answer(outcome=Outcome.DENIED))
+    result = notification(
+        "tool_result", toolUseId="call-1", content="Error: Tool execution cancelled by user"
+    )
+    await harness.droid.notify(result, STREAMING, IDLE, session=None)
+    assert len(harness.sink.turn_ends) == 1
+
+
+async def test_a_turn_that_droid_begins_by_itself_has_a_start_and_an_end(harness: LaunchHarness) -> None:
+    await harness.begin_turn()
+    await harness.droid.notify(message("assistant", text("hi"), id="m1"), completed(), IDLE)
+    await harness.droid.notify(
+        STREAMING,
+        message("user", text("<system-notification>"), id="u2", visibility="llm_only"),
+        message("assistant", text("The build is done."), id="m2"),
+        completed(turn="u2"),
+        IDLE,
+        IDLE,
+    )
+    (begun,) = harness.sink.outputs_of(TurnBegun)
+    assert begun.message is None
+    assert [end.turn_id for end in harness.sink.turn_ends] == ["turn-1", begun.turn_id]
+    first = harness.sink.outputs.index(begun)
+    assert [type(output) for output in harness.sink.outputs[first:]] == [TurnBegun, EventEmitted, TurnEnded]
+
+
+async def test_a_message_takes_over_a_turn_that_droid_began(harness: LaunchHarness) -> None:
+    await harness.droid.notify(STREAMING, delta("m1", "The bui"))
+    (begun,) = harness.sink.outputs_of(TurnBegun)
+    turn = await harness.begin_turn(user="u2")
+    await harness.droid.notify(completed(turn="u1"), IDLE)
+    assert [end.turn_id for end in harness.sink.turn_ends] == [begun.turn_id]
+    await harness.droid.notify(message("assistant", text("hi"), id="m2"), completed(turn="u2"), IDLE)
+    assert [end.turn_id for end in harness.sink.turn_ends] == [begun.turn_id, turn]
+
+
+async def test_a_message_that_droid_was_writing_goes_on_in_the_turn_that_takes_over(
+    harness: LaunchHarness,
+) -> None:
+    await harness.droid.notify(STREAMING, delta("m1", "The bui"))
+    await harness.begin_turn(user="u2")
+    await harness.droid.notify(
+        delta("m1", "ld is done."), message("assistant", text("The build is done."), id="m1")
+    )
+    streamed = [output.delta.text for output in harness.sink.outputs_of(DeltaEmitted)]
+    assert streamed == ["The bui", "ld is done."]
+    (whole,) = harness.sink.events_of(AgentMessage)
+    assert whole.text == "The build is done."
+    assert not whole.partial

@@ -137,9 +137,17 @@ async def test_a_home_in_use_is_reported_to_the_client(project: Path) -> None:
 
 
 async def test_an_unknown_initial_session_fails(project: Path) -> None:
-    result = await run_face("", "--session-id", "0d2e1d9e-4a47-4a4b-8a8f-111111111111")
+    result = await run_face("", "--session-id", "no-uuid")
     assert (result.code, result.out) == (1, "")
     assert "no such session" in result.err
+
+
+async def test_a_free_uuid_on_the_command_line_is_the_id_of_the_first_session(project: Path) -> None:
+    chosen = "0d2e1d9e-4a47-4a4b-8a8f-111111111111"
+    async with droid("--session-id", chosen, "--cwd", str(project)) as client:
+        assert (await client.ask("initialize_session", {"machineId": "m"}))["sessionId"] == chosen
+        assert (await client.ask("initialize_session", {"machineId": "m"}))["sessionId"] != chosen
+        assert (await client.ask("load_session", {"sessionId": chosen}))["session"]["messages"] == []
 
 
 async def test_options_are_defaults_for_requests(project: Path) -> None:

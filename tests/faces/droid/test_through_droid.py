@@ -78,7 +78,22 @@ async def test_retries_and_retractions_are_sent(client: DroidClient, project: Pa
     (retracted,) = of(notes, "assistant_message_retracted")
     deltas = of(notes, "assistant_text_delta")
     assert deltas[0]["messageId"] == retracted["messageId"] != deltas[-1]["messageId"]
-    assert (deltas[-1]["blockIndex"], deltas[-1]["textDelta"]) == (0, "Something else.")
+    last = [one for one in deltas if one["messageId"] == deltas[-1]["messageId"]]
+    assert ({one["blockIndex"] for one in last}, "".join(one["textDelta"] for one in last)) == (
+        {0},
+        "Something else.",
+    )
+
+
+async def test_the_models_that_droid_lists_are_those_of_the_face(client: DroidClient, project: Path) -> None:
+    opened = await client.initialize(project)
+    named = [model["id"] for model in opened["availableModels"]]
+    assert named == ["sim-1"]
+    assert [model["id"] for model in (await client.ask("list_models", {}))["models"]] == named
+    refused = await client.call(
+        "initialize_session", {"machineId": "m", "cwd": str(project), "modelId": "opus"}
+    )
+    assert refused["error"]["code"] == -32600
 
 
 async def test_a_model_error_is_sent_once_with_its_reason(client: DroidClient, project: Path) -> None:

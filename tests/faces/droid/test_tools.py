@@ -59,9 +59,12 @@ def test_a_change_of_a_file_is_create_or_edit() -> None:
     ("command", "programs"),
     [
         ("ls", ["ls"]),
-        ("rm x && git push; ls | wc -l", ["rm", "git", "ls", "wc"]),
+        ("rm x && git push; ls | wc -l", ["rm", "git push", "ls", "wc"]),
         ("a\na || b &", ["a", "b"]),
         ("", []),
+        ("A=1", ["A=1"]),
+        ("for i in 1; do rm -rf X; done", ["rm"]),
+        ("if [ -f x; then rm", ["if [ -f x; then rm"]),
     ],
 )
 def test_the_programs_of_a_command(command: str, programs: list[str]) -> None:

@@ -15,7 +15,7 @@ from farsteer.agents.conformance.suite import contract
 from farsteer.agents.conformance.turns import TurnContracts
 from farsteer.agents.droid.adapter import DroidAdapter
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.faults]
 
 
 class TestDemoAgentAsDroid(TurnContracts, ConversationContracts):

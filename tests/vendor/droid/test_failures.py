@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from farsteer.agents.base import DeltaEmitted
@@ -104,3 +106,17 @@ async def test_an_unknown_method_is_a_capability_error_and_the_session_goes_on(h
         with pytest.raises(NotCapable):
             await call_droid(agent, method, {})
     assert (await agent.run_turn("still there?")).reason is TurnEndReason.END_TURN
+
+
+@only_new
+async def test_a_missing_login_says_how_to_log_in(
+    harness: Harness, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await harness.adapter.detect()).login is None
+    monkeypatch.delenv("FACTORY_API_KEY")
+    assert (await harness.adapter.detect()).login is None, "it has a model of its own"
+    (home.parent / ".factory" / "settings.json").write_text("{}")
+    login = (await harness.adapter.detect()).login
+    assert login is not None
+    assert "/login" in login
+    assert (await (await harness.launch()).run_turn("hello")).reason is TurnEndReason.FAILED

@@ -4,117 +4,97 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from tests.support.eventually import eventually
-from tests.support.ports import free_port
-from tests.support.stack import OWNER, Account
-from tests.vendor.droid.conftest import FAKE, STEP_TIMEOUT, only_new
+from tests.vendor.droid.conftest import FAKE, SONNET, STEP_TIMEOUT, only_new
 from tests.vendor.pins import Pin
+from tests.vendor.up import Up, approval, create, idle, remembered, seq_of, texts, until
 
 pytestmark = [pytest.mark.vendor, pytest.mark.timeout(240)]
-
-
-class Up:
-    """`farsteer up` as a process that is stopped or killed and started again on the same home."""
-
-    def __init__(self, desk: Path, log: Path) -> None:
-        self.desk = desk
-        self.log = log
-        self.port = free_port()
-        self.process: subprocess.Popen[str] | None = None
-
-    @asynccontextmanager
-    async def started(self) -> AsyncIterator[Account]:
-        """Run it and yield a signed-in client; at the end it is terminated."""
-        self.process = self._spawn()
-        assert self.process.stdout is not None
-        try:
-            async with asyncio.timeout(30):
-                line = await asyncio.to_thread(self.process.stdout.readline)
-            assert "ready" in line, self.log.read_text()
-            async with Account(base_url=f"http://127.0.0.1:{self.port}", timeout=STEP_TIMEOUT) as account:
-                answer = await account.post_json("/api/auth", {"accessToken": OWNER})
-                account.headers["authorization"] = f"Bearer {answer['token']}"
-                yield account
-        finally:
-            await self.end(signal.SIGTERM)
-
-    async def end(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        await asyncio.to_thread(self.process.communicate, None, 30)
-
-    def _spawn(self) -> subprocess.Popen[str]:
-        with self.log.open("a") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "farsteer", "up", "--port", str(self.port)],
-                env={**os.environ, "CLI_API_TOKEN": OWNER}, cwd=self.desk, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True,
-            )  # fmt: skip
-
-    def agents(self) -> list[psutil.Process]:
-        """Return the running Droid processes."""
-        found: list[psutil.Process] = []
-        for process in psutil.process_iter(["name", "cwd"]):
-            if process.info["name"] == "droid" and process.info["cwd"] == str(self.desk):
-                found.append(process)
-        return found
 
 
 @pytest.fixture
 def up(droid: Pin, tmp_path: Path) -> Up:
     desk = tmp_path / "desk"
     desk.mkdir()
-    return Up(desk.resolve(), tmp_path / "up.log")
+    return Up("droid", desk.resolve(), tmp_path / "up.log")
 
 
-async def until(account: Account, session: str, reached: Callable[[Any], bool]) -> Any:
-    """Wait until `reached` holds for the session, and return it."""
-    found: dict[str, Any] = {}
-
-    async def look() -> bool:
-        found.update(await account.session(session))
-        return reached(found)
-
-    await eventually(look, STEP_TIMEOUT)
-    return found
+def shown_models() -> list[str]:
+    """Return the models that `farsteer agents droid` shows."""
+    command = [sys.executable, "-m", "farsteer", "agents", "droid", "--json"]
+    shown = subprocess.run(
+        command, stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=STEP_TIMEOUT
+    )
+    return json.loads(shown.stdout)["models"]
 
 
-async def idle(account: Account, session: str) -> Any:
-    return await until(account, session, lambda found: found["status"] == "idle" and not found["queue"])
+async def test_models_and_fields_are_honest(up: Up, home: Path) -> None:
+    async with up.started() as account:
+        (machine,) = (await account.get_json("/api/machines"))["machines"]
+        body = {"machineId": machine["id"], "directory": str(up.desk), "agent": "droid"}
+        refused = await account.post_json("/api/sessions", {**body, "claudeAgent": "x"}, 400)
+        assert (refused["logs"][-1]["code"], refused["details"]) == (
+            "field_not_used",
+            {"field": "claudeAgent"},
+        )
+        refused = await account.post_json("/api/sessions", {**body, "modelMode": "opus"}, 400)
+        assert refused["logs"][-1]["code"] == "model_unknown"
+        assert {FAKE, SONNET} <= {*refused["details"]["models"]}
+        refused = await account.post_json(
+            "/api/sessions", {**body, "model": FAKE, "modelReasoningEffort": "high"}, 400
+        )
+        assert (refused["logs"][-1]["code"], refused["details"]["efforts"]) == ("effort_unknown", ["none"])
+        assert not list((home.parent / ".factory" / "sessions").rglob("*.jsonl")), "nothing is left of them"
+
+        session = await create(account, up, model=FAKE)
+        wrong = await account.post_json(f"/api/sessions/{session}/model", {"model": "zzz"}, 400)
+        assert wrong["error"]["code"] == "model_unknown"
+        assert FAKE in wrong["error"]["details"]["models"]
+        assert (await account.session(session))["model"] == FAKE
+        (machine,) = (await account.get_json("/api/machines"))["machines"]
+        (models,) = [agent["models"] for agent in machine["agents"] if agent["name"] == "droid"]
+        assert {FAKE, SONNET} <= {*models}
+        agents = (await account.get_json("/api/agents"))["agents"]
+        assert [one["machines"][0]["models"] for one in agents if one["name"] == "droid"] == [models]
+    assert await asyncio.to_thread(shown_models) == models
 
 
-async def approval(account: Account, session: str) -> Any:
-    return (await until(account, session, lambda found: bool(found["approvals"])))["approvals"][0]
+@only_new
+def test_the_models_are_asked_for_if_none_are_known(up: Up) -> None:
+    assert {FAKE, SONNET} <= {*shown_models()}
 
 
-async def texts(account: Account, session: str) -> list[str]:
-    log = await account.messages(session, limit=200)
-    return [entry["content"]["text"] for entry in log if entry["content"]["kind"] == "agent_message"]
-
-
-async def create(account: Account, up: Up) -> str:
-    (machine,) = (await account.get_json("/api/machines"))["machines"]
-    (droid,) = [agent for agent in machine["agents"] if agent["name"] == "droid"]
-    assert droid["available"], droid
-    body = {"machineId": machine["id"], "directory": str(up.desk), "agent": "droid", "model": FAKE}
-    return (await account.post_json("/api/sessions", body))["sessionId"]
+@only_new
+def test_json_has_the_fields_of_droids_own_command(up: Up) -> None:
+    prompt = "[[say:hello]][[bash:ls /nowhere]]"
+    droid = ["droid", "exec", "-m", FAKE, "-o", "json", prompt]
+    ours = [
+        sys.executable, "-m", "farsteer", "exec", "--agent", "droid", "-m", FAKE, "-o", "json", "--yolo", prompt,
+    ]  # fmt: skip
+    theirs, mine = (
+        json.loads(
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, cwd=up.desk, capture_output=True, check=True, timeout=STEP_TIMEOUT
+            ).stdout
+        )
+        for command in (droid, ours)
+    )  # fmt: skip
+    assert [*mine] == [*theirs]
+    assert {*mine["usage"]} <= {*theirs["usage"]}
+    same = ("type", "subtype", "is_error", "num_turns", "result")
+    assert [mine[name] for name in same] == [theirs[name] for name in same]
 
 
 async def test_a_conversation_with_approvals_survives_a_restart_of_agent_and_hub(up: Up) -> None:
     async with up.started() as account:
-        session = await create(account, up)
+        session = await create(account, up, model=FAKE)
 
         await account.say(session, "[[bash:touch made.txt]][[say:made it]]")
         asked = await approval(account, session)
@@ -156,7 +136,7 @@ async def test_a_conversation_with_approvals_survives_a_restart_of_agent_and_hub
 @only_new
 async def test_a_rewind_a_fork_and_an_adopted_conversation(up: Up) -> None:
     async with up.started() as account:
-        session = await create(account, up)
+        session = await create(account, up, model=FAKE)
         await account.say(session, "apricot")
         await idle(account, session)
         await account.say(session, f"[[write:{up.desk}/made.txt:walnut]][[say:written]]")
@@ -192,25 +172,9 @@ async def test_a_rewind_a_fork_and_an_adopted_conversation(up: Up) -> None:
     assert up.agents() == []
 
 
-async def seq_of(account: Account, session: str, word: str) -> int:
-    (found,) = [
-        entry["seq"]
-        for entry in await account.messages(session, limit=200)
-        if entry["content"]["kind"] == "user_message" and word in entry["content"]["text"]
-    ]
-    return found
-
-
-async def remembered(account: Account, session: str) -> list[str]:
-    """Return the texts that the model was shown before this question."""
-    await account.say(session, "[[history]]")
-    await idle(account, session)
-    return [head for _, head in json.loads((await texts(account, session))[-1])["history"]][:-1]
-
-
 async def test_kill_9_of_hub_and_runner_during_a_turn(up: Up) -> None:
     async with up.started() as account:
-        session = await create(account, up)
+        session = await create(account, up, model=FAKE)
         await account.say(session, "[[say:remember the dolphin]]")
         await idle(account, session)
         await account.say(session, "[[bash:touch running; sleep 300]]")

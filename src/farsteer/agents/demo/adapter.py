@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import ClassVar
 
 from farsteer import __version__
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
@@ -27,6 +26,7 @@ from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import AgentMessage, AgentThought, SessionEvent, UserMessage
 from farsteer.core.ids import check_id, is_uuid
+from farsteer.core.modes import MODEL_MODES
 from farsteer.core.session import StoredConversation
 
 ARGV = (sys.executable, "-I", "-m", "farsteer.agents.demo.agent")
@@ -37,17 +37,19 @@ _HEAD_BYTES = 1024 * 1024
 
 
 class DemoAdapter(Adapter):
-    name: ClassVar[str] = "demo"
-    title: ClassVar[str] = "Demo agent"
+    name = "demo"
+    title = "Demo agent"
     capabilities = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, fork=True, steer=True, live_model=True, live_mode=True,
         live_effort=True, file_restore=True, approvals=True, questions=True, plans=True, images=True, usage=True,
-        import_history=True, mcp_servers=True, additional_directories=True,
+        import_history=True, mcp_servers=True, additional_directories=True, options=("demo",),
+        model_modes=MODEL_MODES,
     )  # fmt: skip
+    models = MODELS
 
     async def detect(self) -> AgentInfo:
         return AgentInfo(
-            name=self.name, title=self.title, available=True, version=__version__, models=MODELS,
+            name=self.name, title=self.title, available=True, version=__version__, models=self.models,
             capabilities=self.capabilities,
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ The client sends the first line. Every line of the agent has a `type` and a numb
     ← {"type":"delta","kind":"message"|"thought","message":M,"text"} …
     ← {"type":"message"|"thought","message":M,"text","anchor"?,"partial"?}: the whole message
     ← {"type":"tool","call":C,"tool","kind","title","input","status","path"?,"diff"?:{"path","old","new"}},
-      {"type":"tool_output","call":C,"text"} …, {"type":"tool_update","call":C,"status","text"?}
+      {"type":"tool_output","call":C,"text"} …, {"type":"tool_update","call":C,"status","text"?,"partial"?}
     ← {"type":"ask","ask":A,"kind":"permission"|"question"|"plan","title","call"?,"tool"?,"toolKind"?,"arguments"?,
        "options"?,"questions"?,"plan"?}, {"type":"withdraw","ask":A}
     → {"do":"answer","ask":A,"allow":true|false,"always"?,"tools"?,"abort"?,"answers"?,"mode"?,

@@ -131,6 +131,7 @@ class ToolUpdate(AgentLine, tag="tool_update"):
     call: str
     status: ToolStatus
     text: str | None = None
+    partial: bool = False
 
 
 class Ask(AgentLine):
@@ -270,8 +271,10 @@ def translate(line: Translatable, output: TurnOutput) -> None:
         case ToolUpdate():
             content = (TextBlock(text=line.text),) if line.text is not None else ()
             output.add_event(
-                ToolCallUpdate(tool_call_id=line.call, status=line.status, content=content, meta=line.meta)
-            )
+                ToolCallUpdate(
+                    tool_call_id=line.call, status=line.status, content=content, partial=line.partial, meta=line.meta
+                )
+            )  # fmt: skip
         case PlanLine():
             output.add_event(Plan(entries=line.entries, meta=line.meta))
         case UsageLine():

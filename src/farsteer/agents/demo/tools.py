@@ -89,14 +89,14 @@ def _run(turn: DemoTurn, tool: Tool, call: str) -> bool:
         _fail(turn, call, str(error))
         return False
     except TurnInterrupted:
-        _fail(turn, call, "interrupted")
+        _fail(turn, call, "interrupted", partial=True)
         raise
     turn.session.writer.send("tool_update", call=call, status="completed", text=result)
     return True
 
 
-def _fail(turn: DemoTurn, call: str, reason: str) -> None:
-    turn.session.writer.send("tool_update", call=call, status="failed", text=reason)
+def _fail(turn: DemoTurn, call: str, reason: str, *, partial: bool | None = None) -> None:
+    turn.session.writer.send("tool_update", call=call, status="failed", text=reason, partial=partial)
 
 
 def shell_tool(command: str) -> Tool:
@@ -108,7 +108,10 @@ def shell_tool(command: str) -> Tool:
         code = shell.wait()
         turn.check_interrupt()
         if code:
-            raise ToolFailed(f"{kept}\nexit code {code}".strip())
+            # The words of Droid, which its clients know.
+            raise ToolFailed(
+                f"Error: Command failed (exit code: {code})\n{kept}\n\n[Process exited with code {code}]"
+            )
         return kept
 
     return Tool("run", ToolKind.EXECUTE, f"Run {command}", run, arguments={"command": command})

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
 from farsteer.agents.droid import cli, transcripts
 from farsteer.agents.droid.launch import DroidLaunch
+from farsteer.agents.droid.models import list_models
 from farsteer.agents.droid.usage import UsageStore
 from farsteer.core.capabilities import AgentInfo
 from farsteer.core.errors import AgentError, ErrorCode
@@ -22,32 +23,41 @@ _NOT_FOUND = "no droid on PATH"
 
 
 class DroidAdapter(Adapter):
-    name: ClassVar[str] = "droid"
-    title: ClassVar[str] = "Factory Droid"
-    environment_names: ClassVar[tuple[str, ...]] = ("FACTORY_*",)
+    name = "droid"
+    title = "Factory Droid"
+    environment_names = ("FACTORY_*",)
 
     def __init__(self, executable: str | None = None, version: str | None = None) -> None:
         self._executable = executable
         self.capabilities = cli.capabilities_of(version)
 
     async def detect(self) -> AgentInfo:
-        path = cli.find_executable(self._executable)
-        version = await cli.detect_version(path) if path is not None else None
+        path = cli.PROGRAM.find(self._executable)
+        version = await cli.PROGRAM.find_version(path) if path is not None else None
         self.capabilities = cli.capabilities_of(version)
         reason = _NOT_FOUND if path is None else f"{path} does not report its version"
+        logged_in = version is None or await asyncio.to_thread(cli.is_logged_in)
         return AgentInfo(
             name=self.name, title=self.title, available=version is not None, version=version,
             reason=None if version is not None else reason, install=cli.INSTALL_COMMAND,
-            capabilities=self.capabilities,
+            login=None if logged_in else cli.LOGIN_HINT, models=self.models, capabilities=self.capabilities,
         )  # fmt: skip
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         self.check_plan(plan)
-        path = cli.find_executable(self._executable)
+        path = cli.PROGRAM.find(self._executable)
         if path is None:
             raise AgentError(_NOT_FOUND, code=ErrorCode.AGENT_NOT_INSTALLED, install=cli.INSTALL_COMMAND)
         argv = (path, *_ARGUMENTS, "--cwd", plan.directory)
-        return await DroidLaunch.start(argv, plan, sink, restores_files=self.capabilities.file_restore)
+        return await DroidLaunch.start(
+            argv, plan, sink, self.set_models, restores_files=self.capabilities.file_restore
+        )
+
+    async def discover_models(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        path = cli.PROGRAM.find(self._executable)
+        if not self.models and path is not None:
+            self.set_models(await list_models((path, *_ARGUMENTS), environment))
+        return self.models
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and transcripts.has_messages(Path.home(), native_id)

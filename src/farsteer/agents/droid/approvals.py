@@ -40,16 +40,18 @@ _ONCE_VALUES = (PROCEED_ONCE, droid.PROCEED_EDIT, droid.PROCEED_NEW_SESSION)
 class PendingApprovals:
     """The requests of Droid's that wait for a person.
 
-    `write` sends a line without waiting for it.
+    `write` sends a line without waiting for it. `on_denial` is called when Droid is told that it may not do something.
     """
 
     def __init__(
-        self, output: TurnOutput, tools: ToolCalls, settings: SettingsTracker, write: Callable[[bytes], None]
-    ) -> None:
+        self, output: TurnOutput, tools: ToolCalls, settings: SettingsTracker, write: Callable[[bytes], None],
+        on_denial: Callable[[], None],
+    ) -> None:  # fmt: skip
         self._output = output
         self._tools = tools
         self._settings = settings
         self._write = write
+        self._on_denial = on_denial
         self._request_ids: dict[str, str | int] = {}
         """Droid's request id of each open approval."""
 
@@ -78,9 +80,10 @@ class PendingApprovals:
                 self._tools.announce(ToolUse(id=call.tool_call_id, name=name, input=arguments))
         if self._is_forbidden(approval):
             self._write(encode_result(request.id, {"selectedOption": CANCEL}))
-            text = f"Denied because this session is read-only: {approval.title}"
+            self._on_denial()
+            text = f"Denied in mode {self._settings.mode}: {approval.title}"
             self._output.add_event(
-                Notice(text=text, code="read_only", meta={"toolCallId": approval.tool_call_id})
+                Notice(text=text, code="denied_by_mode", meta={"toolCallId": approval.tool_call_id})
             )
             return
         self._request_ids[approval.id] = request.id
@@ -99,6 +102,8 @@ class PendingApprovals:
         line = encode_result(request_id, answer_result(approval, answer))
         self._output.close_approval(approval.id)
         del self._request_ids[approval.id]
+        if not answer.outcome.allows:
+            self._on_denial()
         return line
 
     def handle_resolved(self, request_id: str) -> None:
@@ -111,9 +116,15 @@ class PendingApprovals:
         self._request_ids.clear()
 
     def _is_forbidden(self, approval: Approval) -> bool:
-        """Whether a read-only session denies this without asking. Droid itself has no read-only mode."""
+        """Whether the mode denies this without asking.
+
+        Droid itself has no read-only mode, and while it plans it asks for commands.
+        """
         mode = self._settings.mode
-        if approval.kind is ApprovalKind.QUESTION or mode is not PermissionMode.READ_ONLY:
+        if approval.kind is ApprovalKind.QUESTION or mode not in (
+            PermissionMode.PLAN,
+            PermissionMode.READ_ONLY,
+        ):
             return False
         kinds = {call.tool_kind or ToolKind.OTHER for call in approval.tool_calls or (approval,)}
         if approval.kind is ApprovalKind.PLAN:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
-import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from farsteer.agents.process.environment import scrub_environment
+from farsteer.agents.process.program import AgentProgram
 from farsteer.core.capabilities import Capabilities
 
-EXECUTABLE_VARIABLE = "DROID_EXECUTABLE"
 ENVIRONMENT = {"FACTORY_DROID_AUTO_UPDATE_ENABLED": "false"}
 """Always set: a Droid that looks for an update first may not answer for minutes."""
 INSTALL_COMMAND = "npm install -g droid"
+LOGIN_HINT = "/login in `droid`, or set FACTORY_API_KEY"
+_KEY_VARIABLE = "FACTORY_API_KEY"
+_LOGIN_FILES = ("auth.v2.file", "auth.v2.keyring", "auth.v2.loginkeychain", "auth.encrypted", "auth.json")
+"""What Droid writes into `~/.factory` when somebody has logged in; older versions have the last two."""
+_CUSTOM_MODELS = (("settings.json", "customModels"), ("config.json", "custom_models"))
+"""Models with keys of their own, which Droid uses without a login."""
+_SETTINGS_BYTES = 1 << 20
 
-_PACKAGE_PREFIX = "@factory/cli"
-_PACKAGE_DEPTH = 3
-_VERSION_TIMEOUT = 20.0
-_VERSION = re.compile(rb"\d+\.\d+\.\d+\S*")
+PROGRAM = AgentProgram(
+    title="Droid", name="droid", variable="DROID_EXECUTABLE", packages=("droid", "@factory/cli"),
+    places=(".local/bin/droid",), environment=ENVIRONMENT,
+)  # fmt: skip
 _CAPABILITIES = Capabilities(
     resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, file_restore=True,
     approvals=True, questions=True, plans=True, images=True, usage=True, import_history=True, mcp_servers=True,
@@ -30,30 +35,23 @@ _CAPABILITIES = Capabilities(
 _REWINDS_SINCE = (0, 200)
 """Up to 0.117 a rewind copies the whole conversation, so older versions can neither rewind nor fork at a message."""
 
-_versions: dict[tuple[str, int, int], str] = {}
-"""Known versions by path, modification time and size, because asking the CLI takes seconds."""
+
+def is_logged_in(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether Droid has a login, a key, or a model that needs neither. Reads files only."""
+    if environment.get(_KEY_VARIABLE):
+        return True
+    folder = Path(environment.get("HOME") or Path.home()) / ".factory"
+    if any((folder / name).is_file() for name in _LOGIN_FILES):
+        return True
+    return any(_read_object(folder / name).get(field) for name, field in _CUSTOM_MODELS)
 
 
-class _Package(msgspec.Struct):
-    name: str
-    version: str
-
-
-def find_executable(executable: str | None = None) -> str | None:
-    """Return the path of the CLI: as configured, from the environment, on PATH, or where its installer puts it."""
-    named = executable or os.environ.get(EXECUTABLE_VARIABLE)
-    if named:
-        return shutil.which(named)
-    return shutil.which("droid") or shutil.which(str(Path.home() / ".local" / "bin" / "droid"))
-
-
-async def detect_version(path: str) -> str | None:
-    """Return None if the CLI does not answer in time."""
-    key = _file_identity(path)
-    version = _versions.get(key) or _packaged_version(key[0]) or await _ask_version(path)
-    if version is not None:
-        _versions[key] = version
-    return version
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(_SETTINGS_BYTES), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}
 
 
 def capabilities_of(version: str | None) -> Capabilities:
@@ -64,39 +62,3 @@ def capabilities_of(version: str | None) -> Capabilities:
     if numbers >= _REWINDS_SINCE:
         return _CAPABILITIES
     return msgspec.structs.replace(_CAPABILITIES, rewind=False, fork=False, file_restore=False)
-
-
-def _file_identity(path: str) -> tuple[str, int, int]:
-    status = os.stat(path)
-    return os.path.realpath(path), status.st_mtime_ns, status.st_size
-
-
-def _packaged_version(path: str) -> str | None:
-    """Return the version of the npm package that contains the program."""
-    for folder in Path(path).parents[:_PACKAGE_DEPTH]:
-        try:
-            package = msgspec.json.decode((folder / "package.json").read_bytes(), type=_Package)
-        except (OSError, msgspec.DecodeError):
-            continue
-        is_droid = package.name == "droid" or package.name.startswith(_PACKAGE_PREFIX)
-        return package.version if is_droid else None
-    return None
-
-
-async def _ask_version(path: str) -> str | None:
-    process = await asyncio.create_subprocess_exec(
-        path, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL, env=scrub_environment(os.environ, extra=ENVIRONMENT),
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(_VERSION_TIMEOUT):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        return None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    found = _VERSION.search(output)
-    return found[0].decode() if found else None

@@ -29,7 +29,9 @@ class LineDispatcher:
         self.output = TurnOutput()
         self.completion = TurnCompletionDetector()
         self.translator = Translator(self.output, self.completion, settings, usage)
-        self.approvals = PendingApprovals(self.output, self.translator.tools, settings, write)
+        self.approvals = PendingApprovals(
+            self.output, self.translator.tools, settings, write, self.completion.denial_sent
+        )
         self._rpc = rpc
         self._request_id: str | None = None
         self.close_unsupported = False
@@ -38,10 +40,19 @@ class LineDispatcher:
     # -- turns
 
     def start_turn(self, turn_id: str, request_id: str) -> None:
-        """Start a turn whose message is sent with this request. Raises Conflict while another turn runs."""
-        self.output.begin(turn_id)
+        """Start a turn whose message is sent with this request. Raises Conflict while another turn of ours runs.
+
+        Droid takes the message when it has ended a turn of its own. What is left of that belongs to ours.
+        """
+        busy = self.completion.is_own_turn
+        if busy:
+            self.approvals.clear()
+            self.translator.keep_abandoned()
+            self.output.hand_over(turn_id)
+        else:
+            self.output.begin(turn_id)
         self._request_id = request_id
-        self.translator.start_turn(request_id)
+        self.translator.start_turn(request_id, busy=busy)
 
     def abandon_turn(self) -> None:
         """Forget a turn that never began, because Droid did not accept its message."""
@@ -52,6 +63,7 @@ class LineDispatcher:
     def end_turn(self, result: TurnOutcome) -> None:
         self.completion.end_turn()
         self.approvals.clear()
+        self.translator.keep_abandoned()
         self.output.end(*result)
 
     def handle_exit(self, result: TurnOutcome) -> None:
@@ -80,9 +92,7 @@ class LineDispatcher:
         handle = self.translator.handle
         for line in lines:
             if isinstance(line, Oversized):
-                head = line.head.decode(errors="replace")
-                text = f"Skipped a line of {line.size} bytes ({line.reason}): {head}"
-                self.output.add_notice(text, ErrorCode.TOO_LARGE)
+                self.output.add_oversized(line)
                 continue
             decoded = protocol.decode_line(line)
             if isinstance(decoded, protocol.NotificationLine):

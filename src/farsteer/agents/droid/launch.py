@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,11 @@ from farsteer.agents.droid.protocol import Request
 from farsteer.agents.droid.rpc import RpcClient
 from farsteer.agents.droid.session_start import OpenedSession, SessionStarter
 from farsteer.agents.droid.settings import SettingsTracker
+from farsteer.agents.droid.transcripts import delete_conversation
 from farsteer.agents.droid.turn_completion import TurnOutcome
 from farsteer.agents.droid.usage import UsageStore, UsageTracker
 from farsteer.agents.process import AgentProcess, ProcessExit
+from farsteer.agents.process.background import BackgroundWork
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.droid import ASK_USER, PROCEED_NEW_SESSION, REQUEST_PERMISSION, Method
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, FarsteerError, NotCapable
@@ -42,15 +43,19 @@ _CLOSE_TIMEOUT = 5.0
 _WRITE_TIMEOUT = 10.0
 _START_ERRORS = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
 """Codes that a failed start keeps; all others become `agent_start_failed`."""
+_REFUSALS = (ErrorCode.MODEL_UNKNOWN, ErrorCode.EFFORT_UNKNOWN, ErrorCode.NOT_CAPABLE)
+"""Droid cannot do what the caller asked for: the start is refused, it has not failed."""
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF_TYPE = "application/pdf"
 
-_logger = logging.getLogger(__name__)
-
 
 class DroidLaunch(Launch):
-    def __init__(self, plan: LaunchPlan, sink: Sink, *, restores_files: bool = True) -> None:
+    def __init__(
+        self, plan: LaunchPlan, sink: Sink, on_models: Callable[[tuple[str, ...]], None] | None = None, *,
+        restores_files: bool = True,
+    ) -> None:  # fmt: skip
         self._plan = plan
+        self._on_models = on_models
         self._restores_files = restores_files
         self._sink = sink
         self._settings = SettingsTracker(plan.permission_mode, plan.model, plan.effort)
@@ -58,7 +63,7 @@ class DroidLaunch(Launch):
         usage = UsageTracker(UsageStore(plan.state_dir))
         self._dispatcher = LineDispatcher(self._rpc, self._settings, usage, self._write_soon)
         self._sink_lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = BackgroundWork("droid")
         self._timer: asyncio.TimerHandle | None = None
         self._conversation_lock: ConversationLock | None = None
         self._has_process = self._ready = False
@@ -69,17 +74,19 @@ class DroidLaunch(Launch):
 
     @classmethod
     async def start(
-        cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink, *, restores_files: bool = True
-    ) -> DroidLaunch:
+        cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink,
+        on_models: Callable[[tuple[str, ...]], None] | None = None, *, restores_files: bool = True,
+    ) -> DroidLaunch:  # fmt: skip
         """Start Droid and open the plan's session.
 
         Args:
+            on_models: Called with the models that Droid lists.
             restores_files: This version of Droid can restore files.
 
         Raises:
             AgentError: The start failed; no process is left.
         """
-        launch = cls(plan, sink, restores_files=restores_files)
+        launch = cls(plan, sink, on_models, restores_files=restores_files)
         try:
             await launch._start(argv)
         except BaseException:
@@ -98,9 +105,10 @@ class DroidLaunch(Launch):
         self._has_process = True
         if self._conversation_lock is not None:
             self._conversation_lock.record_process(self.pid)
+        starter = SessionStarter(self._rpc, self._settings, plan)
         try:
             async with asyncio.timeout(plan.startup_timeout):
-                session = await SessionStarter(self._rpc, self._settings, plan).start()
+                session = await starter.start()
                 self._enter_session(session)
                 await self._lock_conversation(session.session_id)
                 await self._deliver()
@@ -109,11 +117,13 @@ class DroidLaunch(Launch):
             self._ready = True
         except TimeoutError:
             raise await self._start_error(f"Droid was not ready within {plan.startup_timeout:g} s") from None
-        except NotCapable as error:
-            await self._start_error(error.message)
-            raise
         except FarsteerError as error:
-            raise await self._start_error(error.message, error.code, **error.details) from None
+            failure = await self._start_error(error.message, error.code, **error.details)
+            if error.code not in _REFUSALS:
+                raise failure from None
+            if starter.created_id is not None:
+                await asyncio.to_thread(delete_conversation, Path.home(), starter.created_id)
+            raise
         finally:
             if not self._ready:
                 self._process.kill("it did not start")
@@ -123,6 +133,8 @@ class DroidLaunch(Launch):
         """Register the session: from now on it can be resumed, even if it has no message yet."""
         assert session.session_id is not None
         dispatcher = self._dispatcher
+        if self._on_models is not None:
+            self._on_models(self._settings.models.names)
         dispatcher.translator.open_session(session.session_id, session.total_usage)
         for event in self._settings.confirm():
             dispatcher.output.add_event(event)
@@ -184,6 +196,9 @@ class DroidLaunch(Launch):
         assert self.native_id is not None
         return await FileRestorer(self._rpc, Path.home(), self.native_id).restore(message_id, after)
 
+    def check_settings(self, model: str | None, effort: ReasoningEffort | None) -> None:
+        self._settings.check(model, effort)
+
     async def set_permission_mode(self, mode: PermissionMode) -> None:
         await self._change_settings(self._settings.request(mode=mode))
 
@@ -220,6 +235,10 @@ class DroidLaunch(Launch):
         except BaseException:
             self._settings.roll_back()
             raise
+        ignored = self._settings.ignored()
+        if ignored is not None:
+            self._settings.roll_back()
+            raise ignored
         for event in self._settings.confirm():
             self._dispatcher.output.add_event(event)
         await self._deliver()
@@ -251,7 +270,7 @@ class DroidLaunch(Launch):
     def _handle_silence(self) -> None:
         if self._dispatcher.silence_timeout is not None:
             self._dispatcher.end_turn(self._dispatcher.completion.result_after_timeout())
-            self._spawn(self._deliver())
+            self._background.spawn(self._deliver())
 
     async def _deliver(self) -> None:
         async with self._sink_lock:
@@ -267,7 +286,7 @@ class DroidLaunch(Launch):
         self._rpc.close(self._exit_error)
         self._close_answered.set()
         self._release()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.finish()
         if not self._ready:
             return
         exit_reason = "stopped" if self._stopping else ended.reason
@@ -281,18 +300,7 @@ class DroidLaunch(Launch):
         await self._process.write(line, _WRITE_TIMEOUT)
 
     def _write_soon(self, line: bytes) -> None:
-        self._spawn(self._write(line))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work in the background, at most until the process has exited."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._handle_done)
-
-    def _handle_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.warning("background task of droid process %d failed: %s", self.pid, error)
+        self._background.spawn(self._write(line))
 
     # -- the lock
 

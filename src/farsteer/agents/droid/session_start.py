@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.base import LaunchPlan
+from farsteer.agents.droid.models import DroidModel
 from farsteer.agents.droid.protocol import Message, Settings, TokenUsage
 from farsteer.agents.droid.rpc import RpcClient, decode_result
 from farsteer.agents.droid.settings import SettingsTracker
@@ -33,7 +34,7 @@ class OpenedSession(WireStruct):
     """Droid leaves it out if the request named it."""
     session: StoredDroidSession = StoredDroidSession()
     settings: Settings = Settings()
-    available_models: list[dict[str, Any]] = []
+    available_models: list[DroidModel] = []
     token_usage: TokenUsage | None = None
     inclusive_token_usage: TokenUsage | None = None
     pending_permissions: list[dict[str, Any]] | None = None
@@ -55,6 +56,8 @@ class SessionStarter:
         self._rpc = rpc
         self._settings = settings
         self._plan = plan
+        self.created_id: str | None = None
+        """The new session, if the plan asks for one that is neither resumed nor forked."""
         self._mcp_params: dict[str, Any] = {}
         if plan.mcp_servers:
             self._mcp_params = {"mcpServers": [_mcp_server(server) for server in plan.mcp_servers]}
@@ -72,8 +75,11 @@ class SessionStarter:
                 session = await self._cut(session, plan.cut_at) or session
         else:
             session = await self._initialize()
+            self.created_id = session.session_id
         self._settings.update(session.settings)
-        self._settings.models = {str(model.get("id")): model for model in session.available_models}
+        self._settings.models.update(session.available_models)
+        if self.created_id is not None:
+            self._settings.check(plan.model, plan.effort)
         await self._correct_settings()
         return session
 

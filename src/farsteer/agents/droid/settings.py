@@ -11,12 +11,15 @@ from typing import Any
 
 import msgspec
 
+from farsteer.agents.droid.models import KnownModels
 from farsteer.agents.droid.protocol import Settings
 from farsteer.core import droid
+from farsteer.core.errors import BadRequest, ErrorCode
 from farsteer.core.events import ModeUpdate, Notice, SessionEvent
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 
 _TITLES = {"mode": "permission mode", "model": "model", "effort": "reasoning effort"}
+_CODES = {"model": ErrorCode.MODEL_UNKNOWN, "effort": ErrorCode.EFFORT_UNKNOWN}
 
 
 def mode_params(mode: PermissionMode, *, old_names: bool = False) -> dict[str, Any]:
@@ -54,8 +57,7 @@ class SettingsTracker:
         self._requested: dict[str, Any] = {}
         """What the open request asks for."""
         self._before_request = (mode, model, effort)
-        self.models: dict[str, Any] = {}
-        """The models that Droid lists, by id."""
+        self.models = KnownModels()
 
     @property
     def uses_old_names(self) -> bool:
@@ -74,6 +76,10 @@ class SettingsTracker:
             name: value for name, value in msgspec.structs.asdict(settings).items() if value is not None
         }
         self._actual = msgspec.structs.replace(self._actual, **reported)
+
+    def check(self, model: str | None, effort: ReasoningEffort | None) -> None:
+        """Raise BadRequest for a model or effort that Droid does not have. It would accept and ignore them."""
+        self.models.check(model, effort, self._actual.model_id)
 
     def request(
         self,
@@ -112,18 +118,28 @@ class SettingsTracker:
         self._requested = {}
         self.mode, self._model, self._effort = self._before_request
 
+    def ignored(self) -> BadRequest | None:
+        """Return the error for a model or effort that the open request asks for and Droid has not taken.
+
+        A mode is not meant: the runner watches over it, and has to learn the actual one.
+        """
+        for name, (wanted, actual) in self._differences().items():
+            if self._requested.get(name) is not None and name in _CODES:
+                return BadRequest(_ignored_text(name, wanted, actual), code=_CODES[name], field=name)
+        return None
+
     def confirm(self) -> list[SessionEvent]:
         """The request succeeded: return a notice for each setting that Droid ignored, and the actual settings."""
         requested = {name for name, value in self._requested.items() if value is not None}
         events: list[SessionEvent] = [
             Notice(
-                text=f"Droid ignored the {_TITLES[name]} {wanted} and stays at {actual}", level="warning",
-                code="setting_ignored", meta={"setting": name, "asked": wanted, "actual": actual},
+                text=_ignored_text(name, wanted, actual), level="warning", code="setting_ignored",
+                meta={"setting": name, "asked": wanted, "actual": actual},
             )
             for name, (wanted, actual) in self._differences().items()
             if name in requested
         ]  # fmt: skip
-        if "model" in requested and self.models and self._model not in self.models:
+        if "model" in requested and self._model is not None and not self.models.knows(self._model):
             events.append(
                 Notice(
                     text=f"Droid does not list the model {self._model}", level="warning", code="unknown_model",
@@ -165,6 +181,10 @@ class SettingsTracker:
         if self._effort is not None and actual.reasoning_effort not in (None, self._effort.value):
             different["effort"] = (self._effort.value, str(actual.reasoning_effort))
         return different
+
+
+def _ignored_text(name: str, wanted: str, actual: str) -> str:
+    return f"Droid ignored the {_TITLES[name]} {wanted} and stays at {actual}"
 
 
 def _effort(name: str | None) -> ReasoningEffort | None:

@@ -36,6 +36,8 @@ _MAX_CALLS = 4096
 _PATH_KEYS = ("file_path", "directory_path", "folder", "path")
 _SUBJECT_KEYS = ("pattern", "patterns", "query", "url", "description", "skill", "title")
 _TITLE_CHARS = 120
+_BROKEN_OFF = ("Error: Tool execution cancelled", "Error: Command terminated by signal")
+"""How the result of a tool begins that did not come to its end. It does not have what the tool had written."""
 _TODO_LINE = re.compile(r"\s*(?:\d+[.)]|[-*])?\s*\[(?P<status>[^\]]*)\]\s*(?P<text>.+)")
 _TODO_STATUSES = {
     "x": "completed",
@@ -121,6 +123,7 @@ class ToolCalls:
             ToolCallUpdate(
                 tool_call_id=call_id, status=ToolStatus.FAILED if failed else ToolStatus.COMPLETED,
                 content=result_content(call.use, content, failed=failed), meta=meta,
+                partial=failed and result_text(content).startswith(_BROKEN_OFF),
             )
         )  # fmt: skip
 

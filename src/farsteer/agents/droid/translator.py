@@ -1,6 +1,7 @@
 """Droid's notifications as our events.
 
-Events go to a `TurnOutput`; a `TurnCompletionDetector` decides when the turn is over. Notifications carry the id of
+Events go to a `TurnOutput`; a `TurnCompletionDetector` decides when the turn is over. A turn that Droid begins by
+itself is emitted as such: it begins when Droid works although nobody has sent a message. Notifications carry the id of
 their session: if a plan is carried out in a new session, the process moves there, and the translator follows.
 Notifications of other sessions (subagents) are passed on unchanged.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from farsteer.agents.base import Registered
+from farsteer.agents.base import Registered, TurnBegun
 from farsteer.agents.droid import protocol
 from farsteer.agents.droid.protocol import AnyNotification, Message, TokenUsage
 from farsteer.agents.droid.settings import SettingsTracker
@@ -19,8 +20,9 @@ from farsteer.agents.droid.transcripts import text_id, thought_id, tool_use_in, 
 from farsteer.agents.droid.turn_completion import TurnCompletionDetector
 from farsteer.agents.droid.usage import UsageTracker
 from farsteer.agents.turns import TurnOutput
-from farsteer.core.droid import MODEL_ONLY, NoticeCode
+from farsteer.core.droid import MODEL_ONLY, NoticeCode, WorkingState
 from farsteer.core.events import DeltaKind, Notice, Other, SessionEvent, TitleUpdate
+from farsteer.core.ids import new_id
 
 _MAX_SEEN = 256
 """How many messages are remembered, to notice repetitions."""
@@ -52,6 +54,8 @@ class Translator:
         self._request_id: str | None = None
         self._streams: dict[str, dict[str, DeltaKind]] = {}
         """Our ids of what is being streamed, by Droid's message id."""
+        self._abandoned: dict[str, tuple[DeltaKind, str]] = {}
+        """What was streamed before the model was asked again, by our id."""
         self._seen: dict[str, None] = {}
         self._title: str | None = None
         self._handlers: dict[type[Any], Callable[[Any, str | None], None]] = {
@@ -66,14 +70,26 @@ class Translator:
             protocol.ChildSessionAvailable: self._child_session_available,
         }  # fmt: skip
 
-    def start_turn(self, request_id: str) -> None:
-        """Start a turn whose message is sent with this request."""
+    def start_turn(self, request_id: str, *, busy: bool = False) -> None:
+        """Start a turn whose message is sent with this request. `busy`: Droid is still in a turn of its own."""
+        self._prepare_turn(request_id)
+        self._completion.start_turn(busy=busy)
+
+    def _begin_own_turn(self) -> None:
+        """Droid has begun a turn by itself."""
+        turn_id = new_id()
+        self._output.add(TurnBegun(turn_id=turn_id))
+        self._output.begin(turn_id)
+        self._prepare_turn(None)
+        self._completion.start_turn(own=True)
+
+    def _prepare_turn(self, request_id: str | None) -> None:
         self._request_id = request_id
         self._moved = self._expects_new_session = False
         self._streams.clear()
+        self._abandoned.clear()
         self.tools.clear()
         self._usage.start_turn(self.session_id)
-        self._completion.start_turn()
 
     @property
     def is_streaming(self) -> bool:
@@ -172,6 +188,7 @@ class Translator:
 
     def _assistant_message(self, message: Message, extra: dict[str, Any] | None) -> None:
         """Emit a whole message in place of what was streamed of it."""
+        self._abandoned.clear()
         streamed = self._streams.pop(message.id, {})
         text_ids = [our_id for our_id, kind in streamed.items() if kind is DeltaKind.MESSAGE]
         thought_ids = [our_id for our_id, kind in streamed.items() if kind is DeltaKind.THOUGHT]
@@ -197,8 +214,10 @@ class Translator:
 
     def _user_message(self, notification: protocol.CreateMessage) -> None:
         message = notification.message
-        if self._completion.prompt_id is None and notification.request_id in (None, self._request_id):
+        is_prompt = self._completion.prompt_id is None and notification.request_id in (None, self._request_id)
+        if is_prompt:
             self._completion.prompt_received(message.id)
+        if is_prompt and not self._completion.is_own_turn:
             self._is_new(message.id)
         elif self._is_new(message.id):
             for text in visible_texts(message):
@@ -218,10 +237,15 @@ class Translator:
         self._emit(Notice(text=text, code=NoticeCode.MESSAGE_RETRACTED, meta=meta))
 
     def _model_retry(self, notification: protocol.ModelRetry, _session: str | None) -> None:
-        """Drop what was streamed: Droid streams the same text again under the same id."""
+        """Drop what was streamed: Droid streams the same text again under the same id.
+
+        It is kept aside, because that may fail too.
+        """
         for streamed in self._streams.values():
             for our_id, kind in streamed.items():
-                self._output.drop_draft(kind, our_id)
+                text = self._output.drop_draft(kind, our_id)
+                if len(text) > len(self._abandoned.get(our_id, (kind, ""))[1]):
+                    self._abandoned[our_id] = kind, text
         self._streams.clear()
         problem = _RETRY_REASONS.get(notification.reason, "failed")
         self._emit(
@@ -233,6 +257,14 @@ class Translator:
                 },
             )
         )  # fmt: skip
+
+    def keep_abandoned(self) -> None:
+        """The turn ends: emit what was streamed before the model was asked again and nothing has replaced."""
+        for our_id, (kind, text) in self._abandoned.items():
+            again = self._output.drop_draft(kind, our_id)
+            add = self._output.add_message if kind is DeltaKind.MESSAGE else self._output.add_thought
+            add(our_id, max(text, again, key=len), partial=True)
+        self._abandoned.clear()
 
     def _is_new(self, key: str) -> bool:
         """Return False for a message that was handled before, and remember it."""
@@ -264,8 +296,12 @@ class Translator:
     # -- the turn and the session
 
     def _state_changed(self, notification: protocol.WorkingStateChanged, session_id: str | None) -> None:
-        if session_id is None or session_id == self.session_id:
-            self._completion.state_changed(notification.new_state)
+        if session_id is not None and session_id != self.session_id:
+            return
+        works = notification.new_state != WorkingState.IDLE and self.session_id is not None
+        if works and self._output.turn_id is None and not self._completion.is_shutting_down:
+            self._begin_own_turn()
+        self._completion.state_changed(notification.new_state)
 
     def _turn_completed(self, notification: protocol.TurnCompleted, session_id: str | None) -> None:
         total, turn_id = notification.cumulative_token_usage, notification.turn_id

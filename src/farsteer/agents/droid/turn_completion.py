@@ -19,10 +19,9 @@ from farsteer.core.events import TurnEndReason
 
 REPORTS_COMPLETION_SINCE = (1, 206)
 """The first protocol version that is known to send `agent_turn_completed`."""
-MESSAGE_TIMEOUT = 1.0
-"""How long to wait for a whole message after its text was streamed and Droid is done."""
 SILENCE_TIMEOUT = 30.0
-"""How long Droid may be idle and silent with a turn open. It shuts down within that time, and then exits."""
+"""How long Droid may be done and silent while something is outstanding: a message that has not arrived whole, a tool
+without a result, or the report of the end. On a slow machine they come late. Droid shuts down within that time, too."""
 
 
 class TurnOutcome(NamedTuple):
@@ -53,11 +52,16 @@ class TurnCompletionDetector:
         self.prompt_id: str | None = None
         """Droid's id of the message that began the turn."""
         self._open = False
+        self._own = False
+        self._awaits_prompt = False
+        """What Droid does belongs to another turn until it has taken our message."""
         self._started = False
         """Droid works on the turn: an `idle` before that belongs to the previous turn."""
         self._idle = False
         self._awaits_message = False
         self._interrupted = False
+        self._denied = False
+        """A person has said no, after which Droid ends the turn without another message."""
         self._handed_off = False
         self._handoff_reason: str | None = None
         """How the turn ended in the session it was handed off to."""
@@ -65,6 +69,15 @@ class TurnCompletionDetector:
         """Turn id and reason of a completion that arrived before the prompt's id. A fast model causes this."""
         self._error: str | None = None
         self._result: TurnOutcome | None = None
+
+    @property
+    def is_own_turn(self) -> bool:
+        """Droid has begun the open turn by itself."""
+        return self._open and self._own
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self._shutting_down
 
     def shut_down(self) -> None:
         """The process is being stopped: it reports idle at once and works on, so only its exit ends the turn."""
@@ -75,13 +88,16 @@ class TurnCompletionDetector:
             numbers = [int(part) if part.isdecimal() else 0 for part in version.split(".")[:2]]
             self._reports_completion = tuple(numbers) >= REPORTS_COMPLETION_SINCE
 
-    def start_turn(self) -> None:
+    def start_turn(self, *, own: bool = False, busy: bool = False) -> None:
+        """A turn begins. `own`: Droid begins it by itself. `busy`: Droid first ends a turn of its own."""
         self._reset()
         self._open = True
+        self._own = own
+        self._awaits_prompt = busy
 
     def prompt_received(self, message_id: str) -> None:
         """Droid has stored the message that began the turn under this id."""
-        self._started = True
+        self._started, self._awaits_prompt = True, False
         self.prompt_id = message_id
         if self._early_completion is not None:
             turn_id, reason = self._early_completion
@@ -90,7 +106,12 @@ class TurnCompletionDetector:
     def interrupt_requested(self) -> None:
         self._interrupted = True
 
+    def denial_sent(self) -> None:
+        self._denied = True
+
     def state_changed(self, state: str) -> None:
+        if self._awaits_prompt:
+            return
         self._started = self._started or state != WorkingState.IDLE
         self._idle = self._started and state == WorkingState.IDLE
         if state == WorkingState.STREAMING:
@@ -98,7 +119,7 @@ class TurnCompletionDetector:
 
     def message_received(self) -> None:
         """A whole assistant message has arrived."""
-        self._awaits_message = False
+        self._awaits_message = self._denied = False
         self._error = None
 
     def tool_finished(self) -> None:
@@ -122,7 +143,7 @@ class TurnCompletionDetector:
             self._handoff_reason = reason
             if self._handed_off:
                 self._result = self._result_for(reason)
-        elif turn_id is None or turn_id == self.prompt_id:
+        elif turn_id is None or turn_id == self.prompt_id or self._own:
             if reason != SPEC_HANDOFF or self._handoff_reason is not None:
                 self._result = self._result_for(self._handoff_reason or reason)
             self._handed_off = reason == SPEC_HANDOFF
@@ -148,14 +169,12 @@ class TurnCompletionDetector:
             return None
         if self._result is not None:
             awaits_message = outstanding.message and self._result.reason is TurnEndReason.END_TURN
-            return MESSAGE_TIMEOUT if awaits_message else None
+            return SILENCE_TIMEOUT if awaits_message else None
         if not self._idle or outstanding.approval:
             return None
-        if self._reports_completion or outstanding.tool:
-            return SILENCE_TIMEOUT
-        if self._awaits_message and not self._interrupted:
-            return MESSAGE_TIMEOUT
-        return None
+        awaits_message = outstanding.message or (self._awaits_message and not self._denied)
+        awaits_message = awaits_message and not self._interrupted
+        return SILENCE_TIMEOUT if self._reports_completion or outstanding.tool or awaits_message else None
 
     def result_after_timeout(self) -> TurnOutcome:
         """Return how the turn has ended if nothing more arrives."""

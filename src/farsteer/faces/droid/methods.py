@@ -19,7 +19,7 @@ from farsteer.core.modes import PermissionMode
 from farsteer.faces.droid import params
 from farsteer.faces.droid.attached_session import AttachedSession, ProtocolWriter
 from farsteer.faces.droid.notifications import SentMessage, token_usage
-from farsteer.faces.droid.protocol import Response, SettingsUpdated
+from farsteer.faces.droid.protocol import Dialect, Response, SettingsUpdated
 from farsteer.faces.droid.sessions import ServerOptions, SessionCopier, SessionFinder, git_repository
 
 
@@ -54,15 +54,16 @@ class Methods:
     async def enter_initial_session(self) -> None:
         """Enter the session that the command line names, if any. Raises FarsteerError."""
         if self._options.session_id is not None:
-            found = await self._finder.find(self._options.session_id)
-            (await self._enter(found, self._options.session_id, history=True)).follow()
+            found = await self._finder.find_initial(self._options.session_id)
+            if found is not None:
+                (await self._enter(found, self._options.session_id, history=True)).follow()
 
     async def initialize(self, request_id: str, given: params.InitializeParams) -> None:
         mode = PermissionMode.BYPASS if given.skip_permissions_unsafe else given.requested_mode()
         effort = given.requested_effort()
         self._note_level_names(given)
         session_id = await self._finder.create(given, mode, effort)
-        name = await self._finder.assign_name(session_id, given.session_id)
+        name = self._finder.assign_name(session_id, given.session_id)
         session = await self._enter(session_id, name, history=False)
         await self._writer.send(SettingsUpdated(settings=session.notifications.settings), name)
         await self._writer.result(request_id, {"sessionId": name, **await self._describe(session)})
@@ -275,6 +276,11 @@ def _attachments(given: params.AddMessageParams) -> list[NewAttachment]:
 class MethodEntry(msgspec.Struct, frozen=True):
     params: type[Any]
     handle: Callable[[Methods, str, Any], Awaitable[None]]
+
+    def params_of(self, dialect: Dialect) -> type[Any]:
+        """Return the type of the parameters as this version of Droid checks them."""
+        strict = self.params is params.SettingsParams and dialect.refuses_unknown_settings
+        return params.StrictSettingsParams if strict else self.params
 
 
 METHODS = {

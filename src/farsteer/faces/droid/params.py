@@ -1,8 +1,11 @@
-"""The parameters of each method, the answers a client gives, and models. As with Droid, unknown fields are ignored."""
+"""The parameters of each method, the answers a client gives, and models.
+
+As with Droid, unknown fields are ignored, except in settings: versions before 0.215 refuse them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -64,6 +67,21 @@ class SettingsParams(WireStruct):
         if self.interaction_mode is not None or self.autonomy_level in droid.AUTONOMY_LEVELS:
             return True
         return None if self.autonomy_level is None else False
+
+
+class StrictSettingsParams(SettingsParams, forbid_unknown_fields=True):
+    """The settings that Droid has. Those below are accepted and have no effect."""
+
+    session_id: Any = None
+    spec_mode_model_id: Any = None
+    spec_mode_reasoning_effort: Any = None
+    enabled_tool_ids: Any = None
+    disabled_tool_ids: Any = None
+    additional_tool_ids: Any = None
+    restrict_tool_ids: Any = None
+    tags: Any = None
+    compaction_token_limit: Any = None
+    compaction_threshold_check_enabled: Any = None
 
 
 class InitializeParams(SettingsParams):

@@ -25,6 +25,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """`factoryProtocolVersion` of every line; None leaves it out."""
     errors_have_id: bool = False
     """An invalid request is answered with its id and the reason; before, with `id: null` and one message for all."""
+    refuses_unknown_settings: bool = True
+    """`update_session_settings` with a field that is no setting is an invalid request."""
     notifications_have_session: bool = False
     """Notifications carry the id of their session."""
     has_levels: bool = False
@@ -47,6 +49,7 @@ DIALECTS = {
             version="0.215",
             protocol="1.206.0",
             errors_have_id=True,
+            refuses_unknown_settings=False,
             notifications_have_session=True,
             has_levels=True,
             loads_custom_ids=True,

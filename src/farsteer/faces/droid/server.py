@@ -109,7 +109,7 @@ class Server:
         try:
             if isinstance(request.params, msgspec.UnsetType):
                 raise msgspec.ValidationError("params: Required")
-            params = decode(request.params, method.params)
+            params = decode(request.params, method.params_of(self._options.dialect))
             await method.handle(self._methods, request.id, params)
         except (msgspec.DecodeError, BadRequest) as error:
             reason = f"Invalid request for {request.method}: {error}"

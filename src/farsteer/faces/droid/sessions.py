@@ -16,7 +16,7 @@ from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
 from farsteer.core.api import CreateSession, MachineView
 from farsteer.core.droid import DroidRewindResult, RewindFile, RewindInfo
-from farsteer.core.errors import Conflict, FarsteerError, NotFound
+from farsteer.core.errors import Conflict, ErrorCode, FarsteerError, NotFound
 from farsteer.core.events import DiffBlock, FilesRestored, ToolCall, ToolCallUpdate, ToolStatus, UserMessage
 from farsteer.core.ids import is_uuid
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -57,6 +57,8 @@ class SessionFinder:
         self._machine: MachineView | None = None
         self._created: set[str] = set()
         """Sessions that were created here and not released yet."""
+        self._unused_id: str | None = None
+        """The id for the next session, from the command line."""
         self._session_ids: dict[str, str] = {}
         """Our session id for each name that the client has chosen."""
 
@@ -72,7 +74,11 @@ class SessionFinder:
         return self._machine
 
     async def models(self, agent: str | None) -> list[ModelInfo]:
-        agents = {info.name: info for info in (await self.machine()).agents}
+        """Return the models of an agent, as its machine knows them now: it learns them when the agent starts."""
+        machine = await self.machine()
+        machines = await (await self._connection.client()).machines()
+        machine = next((one for one in machines if one.id == machine.id), machine)
+        agents = {info.name: info for info in machine.agents}
         info = agents.get(agent or self._options.agent or "")
         return [ModelInfo.named(name) for name in info.models] if info is not None else []
 
@@ -87,9 +93,16 @@ class SessionFinder:
     async def create(
         self, params: InitializeParams, mode: PermissionMode | None, effort: ReasoningEffort | None
     ) -> str:
-        """Create a session that is ready to take a message, and return its id. Raises FarsteerError."""
+        """Create a session that is ready to take a message, and return its id. Raises FarsteerError.
+
+        It gets the id that the client has chosen if that is a free UUID. If it is not free, it gets a new one: as with
+        Droid, a client never enters an existing session this way.
+        """
         options, machine = self._options, await self.machine()
-        source = f"{SOURCE}:{params.session_id}" if params.session_id else SOURCE
+        wanted = params.session_id or self._unused_id
+        self._unused_id = None
+        chosen = wanted if wanted and is_uuid(wanted) else None
+        source = f"{SOURCE}:{params.session_id}" if params.session_id and chosen is None else SOURCE
         request = CreateSession(
             machine_id=machine.id,
             directory=absolute_path(params.cwd or options.directory),
@@ -98,8 +111,15 @@ class SessionFinder:
             model_reasoning_effort=effort or options.effort,
             permission_mode=mode or options.mode,
             source=source if len(source) <= _MAX_SOURCE_CHARS else SOURCE,
+            session_id=chosen,
         )
-        session_id = (await self.hub.create_session(request)).session_id
+        try:
+            session_id = (await self.hub.create_session(request)).session_id
+        except Conflict as error:
+            if error.code is not ErrorCode.SESSION_ID_TAKEN:
+                raise
+            request = msgspec.structs.replace(request, session_id=None)
+            session_id = (await self.hub.create_session(request)).session_id
         self._created.add(session_id)
         return session_id
 
@@ -109,16 +129,25 @@ class SessionFinder:
         self._created.add(fork)
         return fork
 
-    async def assign_name(self, session_id: str, wanted: str | None) -> str:
-        """Return the id the client is told: the one it asked for, unless another session has it."""
-        if not wanted:
+    def assign_name(self, session_id: str, wanted: str | None) -> str:
+        """Return the id the client is told: the name it has chosen, or the session's own id."""
+        if not wanted or is_uuid(wanted):
             return session_id
-        if is_uuid(wanted):
-            with suppress(NotFound):
-                await self.hub.session(wanted)
-                return session_id
         self._session_ids[wanted] = session_id
         return wanted
+
+    async def find_initial(self, name: str) -> str | None:
+        """Return the session that the command line names. If there is none, the next one gets that id.
+
+        Raises NotFound if `name` cannot be the id of a new session.
+        """
+        try:
+            return await self.find(name)
+        except NotFound:
+            if not is_uuid(name):
+                raise
+        self._unused_id = name
+        return None
 
     async def find(self, name: str) -> str:
         """Return our id of the session that the client names. Raises NotFound."""

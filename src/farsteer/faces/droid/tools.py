@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from farsteer.core.droid import MCP_SEPARATOR, TOOL_KINDS, ToolName
 from farsteer.core.events import DiffBlock, TextBlock, ToolCall, ToolContent
 from farsteer.core.modes import ToolKind
+from farsteer.core.shell_commands import find_commands
 from farsteer.core.wire import encode
 from farsteer.faces.droid.protocol import ToolUse
 
@@ -20,7 +20,6 @@ _NAME_BY_KIND = {
     ToolKind.FETCH: ToolName.FETCH_URL,
     ToolKind.SWITCH_MODE: ToolName.EXIT_SPEC_MODE,
 }
-_COMMAND_END = re.compile(r"&&|\|\||[;|&\n]")
 _UNRATED_RISK = "high"
 """Risk of a tool call that the agent does not rate, so that no client allows it by itself."""
 
@@ -98,9 +97,12 @@ def confirmation(use: ToolUse) -> tuple[str, dict[str, Any]]:
 
 
 def programs_in(command: str) -> list[str]:
-    """Return the programs that a shell command starts, each once."""
-    parts = (part.split() for part in _COMMAND_END.split(command))
-    return list(dict.fromkeys(words[0] for words in parts if words))
+    """Return what a shell command starts, each once, as Droid names it; the whole command if nothing is found in it."""
+    names = (
+        f"git {one.words[0]}" if one.name == "git" and one.words and one.words[0].isalpha() else one.name
+        for one in find_commands(command)
+    )
+    return list(dict.fromkeys(names)) or [command.strip()] * bool(command.strip())
 
 
 def _mcp_name(name: str) -> tuple[str, str]:
