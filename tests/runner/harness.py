@@ -13,7 +13,7 @@ from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.journal import Journal, StoredSession
 from farsteer.runner.lease import RunnerLease
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.session.context import ActorContext, TimeLimits
+from farsteer.runner.session.context import ActorContext, SessionAgent, TimeLimits
 from farsteer.runner.session.log import SessionLog
 from tests.runner.scripted import Recorder, ScriptedAdapter, ScriptedLaunch
 
@@ -27,12 +27,17 @@ class SessionHarness:
     def __init__(self, journal: Journal, tmp_path: Path) -> None:
         self.journal = journal
         self.adapter = ScriptedAdapter()
+        self.others: dict[str, ScriptedAdapter] = {}
+        """Other agents of the machine."""
         self.out = Recorder()
         self.tmp_path = tmp_path
         self.actor: SessionActor | None = None
         self.places = AgentPlaces()
         self.lease = RunnerLease()
         self.limits = TimeLimits(interrupt=0.05, interrupt_end=0.05, stop_grace=0.5, prewarm_delay=0.02)
+
+    def find_agent(self, name: str) -> SessionAgent:
+        return SessionAgent(self.others[name], str(self.tmp_path))
 
     async def create(self, **spec: object) -> SessionActor:
         asked = SessionSpec(id=SESSION, machine_id="m", directory=str(self.tmp_path), **spec)  # pyright: ignore[reportArgumentType]
@@ -49,7 +54,11 @@ class SessionHarness:
         spec = stored.spec
         log = SessionLog(stored.state, self.journal, self.out, stored.message_sizes, stored.drafts)
         context = ActorContext(
-            self.adapter, str(self.tmp_path), self.limits, places=self.places, lease=self.lease
+            SessionAgent(self.adapter, str(self.tmp_path)),
+            self.limits,
+            find_agent=self.find_agent,
+            places=self.places,
+            lease=self.lease,
         )
         self.actor = SessionActor(spec, log, context)
         self.actor.run_in_background()

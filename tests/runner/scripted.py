@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -120,8 +120,8 @@ class ScriptedLaunch(Launch):
 class ScriptedAdapter(Adapter):
     """Starts `ScriptedLaunch`es, while `gate` is set."""
 
-    name: ClassVar[str] = "scripted"
-    title: ClassVar[str] = "Scripted"
+    name = "scripted"
+    title = "Scripted"
     capabilities = Capabilities(caller_chosen_id=True, resume=True, approvals=True, live_mode=True)
 
     def __init__(self) -> None:

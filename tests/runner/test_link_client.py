@@ -139,6 +139,9 @@ class LinkHarness:
     async def handle_welcome(self, welcome: Welcome) -> None:
         self.deleted += welcome.deleted
 
+    def models(self) -> dict[str, tuple[str, ...]]:
+        return {}
+
     async def write(self, count: int, size: int = 10) -> None:
         for _ in range(count):
             self.log.add(ev.Notice(text="x" * size))

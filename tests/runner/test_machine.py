@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from farsteer.agents.registry import AgentRegistry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid
@@ -18,8 +19,8 @@ from farsteer.runner.machine import (
 )
 
 
-def agent(name: str, *, available: bool = True) -> AgentInfo:
-    return AgentInfo(name=name, title=name, available=available)
+def agent(name: str, *, available: bool = True, login: str | None = None) -> AgentInfo:
+    return AgentInfo(name=name, title=name, available=available, login=login)
 
 
 def test_a_machine_keeps_its_id(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_a_truncated_id_file_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_a_machine_names_its_agents_with_versions(tmp_path: Path) -> None:
-    info = await describe(tmp_path, RunnerSettings(name="the big one"))
+    info = await describe(tmp_path, RunnerSettings(name="the big one"), AgentRegistry(tmp_path))
     demo = next(one for one in info.agents if one.name == "demo")
     assert demo.available
     assert demo.version
@@ -44,10 +45,14 @@ async def test_a_machine_names_its_agents_with_versions(tmp_path: Path) -> None:
 def test_a_session_that_names_no_agent_gets_the_first_preferred_one_that_is_installed() -> None:
     info = MachineInfo(
         id="m", host="h", platform="linux", version="0",
-        agents=(agent("demo"), agent("codex"), agent("claude", available=False)),
+        agents=(
+            agent("demo"), agent("codex"), agent("claude", available=False), agent("droid", login="run `droid`"),
+        ),
     )  # fmt: skip
     assert preferred_agent(info, RunnerSettings(agents=("claude", "codex"))) == "codex"
     assert preferred_agent(info, RunnerSettings(agents=("claude",))) == "demo"
+    assert preferred_agent(info, RunnerSettings(agents=("droid", "codex"))) == "codex", "it is logged in"
+    assert preferred_agent(info, RunnerSettings(agents=("droid",))) == "droid"
 
 
 def test_invalid_settings_are_refused_with_the_reason(tmp_path: Path) -> None:

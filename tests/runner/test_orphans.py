@@ -17,7 +17,7 @@ from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.orphans import home_id, kill_orphans
 from farsteer.runner.runner import Runner
-from farsteer.runner.session.context import ActorContext, TimeLimits
+from farsteer.runner.session.context import ActorContext, SessionAgent, TimeLimits
 from farsteer.runner.session.launcher import make_plan
 from farsteer.storage.home import prepare_home
 from tests.runner.harness import SESSION
@@ -137,7 +137,7 @@ def test_every_launch_has_its_own_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A", "b")
     spec = SessionSpec(id=SESSION, machine_id="m", directory="/")
     context = ActorContext(
-        ScriptedAdapter(), "", TimeLimits(startup=1), environment_names=("A",), home_id="h"
+        SessionAgent(ScriptedAdapter(), ""), TimeLimits(startup=1), environment_names=("A",), home_id="h"
     )
     for generation in (1, 7):
         state = SessionState(id=SESSION, agent="scripted", directory="/", generation=generation - 1)

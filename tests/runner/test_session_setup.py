@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from farsteer.agents import registry
 from farsteer.agents.demo.history import History
 from farsteer.core import commands
 from farsteer.core.capabilities import Capabilities
@@ -23,6 +22,7 @@ from farsteer.core.session import Fork, SessionSpec, SessionState, StoredConvers
 from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner.runner import Runner
 from tests.runner.scripted import ScriptedAdapter, ScriptedLaunch
+from tests.support.agents import ReplacedAgents
 from tests.support.eventually import eventually
 
 
@@ -74,7 +74,9 @@ class RunnerHarness:
         self.runner: Runner
 
     async def open(self) -> None:
-        self.runner = await Runner.open(self.home)
+        self.runner = await Runner.open(
+            self.home, agents=ReplacedAgents(self.home, {self.agent.name: self.agent})
+        )
 
     async def call(self, command: commands.Command, session: str = "") -> Reply:
         return await self.runner.handle(Call(id=1, session=session, command=command))
@@ -107,11 +109,8 @@ class RunnerHarness:
 
 
 @pytest.fixture
-async def harness(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RunnerHarness]:
-    agent = ImportableAdapter(project)
-    known = registry.adapter
-    monkeypatch.setattr(registry, "adapter", lambda name: agent if name == agent.name else known(name))
-    harness = RunnerHarness(home, agent)
+async def harness(home: Path, project: Path) -> AsyncIterator[RunnerHarness]:
+    harness = RunnerHarness(home, ImportableAdapter(project))
     await harness.open()
     yield harness
     await harness.runner.close()

@@ -139,6 +139,15 @@ class Channel(ABC, Generic[Out, In]):
     def is_arriving(self, call_id: int | None, since: float) -> bool:
         return self._incoming is not None and self._incoming.is_arriving(call_id, since)
 
+    def send_soon(self, message: Out) -> bool:
+        if self._window is None or self._closed is not None or self._pending_bytes > _JOINED_BYTES:
+            return False
+        frame = encode(message)
+        if len(frame) > _SHORT_BYTES:
+            return False
+        self._add_pending(frame)
+        return True
+
     async def send(self, message: Out) -> None:
         window = self._window
         if window is None or isinstance(message, _WHOLE):
@@ -186,15 +195,20 @@ class Channel(ABC, Generic[Out, In]):
         """Send a frame after all earlier ones. Waits only while there are many."""
         if self._closed is not None:
             raise LinkClosed(str(self._closed))
+        writing = self._add_pending(frame)
+        if self._pending_bytes > _JOINED_BYTES:
+            await asyncio.wait([writing])
+            if self._closed is not None:
+                raise LinkClosed(str(self._closed))
+
+    def _add_pending(self, frame: bytes) -> asyncio.Task[None]:
+        """Have a frame written after all earlier ones. Returns the task that does it."""
         self._pending.append(frame)
         self._pending_bytes += len(frame)
         if self._writing is None:
             # A task of its own: no sender that is cancelled may take what others have sent with it.
             self._writing = asyncio.create_task(self._write_pending())
-        if self._pending_bytes > _JOINED_BYTES:
-            await asyncio.wait([self._writing])
-            if self._closed is not None:
-                raise LinkClosed(str(self._closed))
+        return self._writing
 
     async def _write_pending(self) -> None:
         try:

@@ -135,6 +135,8 @@ class Reply(LinkMessage, tag="reply"):
 class Ping(LinkMessage, tag="ping"):
     problem: str = ""
     """What keeps the runner from working, in words for people; empty when nothing does. Older hubs ignore it."""
+    models: dict[str, tuple[str, ...]] = {}
+    """The models of agents whose list has changed since `Hello` or the last ping. Older hubs ignore it."""
 
 
 class Goodbye(LinkMessage, tag="goodbye"):

@@ -59,6 +59,10 @@ class Transport(Protocol[Out, In]):
         """Return whether parts of the Reply to a call have arrived since then, or parts of any message (None)."""
         ...
 
+    def send_soon(self, message: Out) -> bool:
+        """Send a short message after those that were sent before, without waiting. Returns False if `send` has to."""
+        ...
+
     async def send(self, message: Out) -> None:
         """Send a message. Waits while the transport is full. Several tasks may send: short messages overtake long ones.
 
@@ -92,10 +96,16 @@ class _MemoryChannel(Generic[A]):
         while len(self._messages) >= self._size and not self._closed:
             self._emptied.clear()
             await self._emptied.wait()
-        if self._closed:
+        if not self.put_soon(message):
             raise LinkClosed
+
+    def put_soon(self, message: A) -> bool:
+        """Returns False if there is no room, or the channel is closed."""
+        if self._closed or len(self._messages) >= self._size:
+            return False
         self._messages.append(message)
         self._filled.set()
+        return True
 
     async def take(self) -> A:
         """Return the next message. Messages that were sent before the close are still returned."""
@@ -143,6 +153,9 @@ class MemoryTransport(Generic[A, B]):
 
     def is_arriving(self, call_id: int | None, since: float) -> bool:
         return False
+
+    def send_soon(self, message: A) -> bool:
+        return self._outgoing.put_soon(message)
 
     async def send(self, message: A) -> None:
         await self._outgoing.put(message)

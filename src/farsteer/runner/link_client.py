@@ -84,6 +84,10 @@ class LinkHandler(Protocol):
         """Bring the sessions in line with what the hub holds, before anything is sent."""
         ...
 
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Return the models of each agent, as far as they are known now."""
+        ...
+
 
 class LinkClient:
     """Keeps the link. What the hub has not confirmed is sent again over the next one."""
@@ -97,6 +101,8 @@ class LinkClient:
         self._lease = lease or RunnerLease()
         self._protocol = OLDEST_PROTOCOL
         """The protocol of the current link."""
+        self._told_models: dict[str, tuple[str, ...]] = {}
+        """What the hub knows of the models of agents."""
         self._ending = False
         self._down = asyncio.Event()
         """Set while there is no link."""
@@ -182,6 +188,10 @@ class LinkClient:
     ) -> Welcome | Refused:
         """Prove to the hub which machine this is. Returns what the hub says to it."""
         lease = self._lease
+        self._told_models = self._handler.models()
+        known = {agent.name: agent.models for agent in machine.agents} | self._told_models
+        agents = tuple(replace(agent, models=known[agent.name]) for agent in machine.agents)
+        machine = replace(machine, agents=agents)
         hello = Hello(
             machine=machine, sessions=self._outbox.last_seqs(), key=key.public, protocol=OLDEST_PROTOCOL,
             newest=PROTOCOL, confirmed=self._outbox.confirmed_seqs(), held=self._outbox.held_items(),
@@ -261,6 +271,9 @@ class LinkClient:
 
     async def _answer(self, transport: LinkTransport, call: Call) -> None:
         reply = await self._handler.handle(call)
+        if self._handler.models() != self._told_models:
+            # Before the answer: a client that has it may ask for the models.
+            await self._ping(transport)
         try:
             await transport.send(reply)
         except TooLarge as error:
@@ -331,7 +344,13 @@ class LinkClient:
     async def _send_pings(self, transport: LinkTransport) -> None:
         while True:
             await asyncio.sleep(PING_SECONDS)
-            await transport.send(Ping(problem=self._journal.problem or ""))
+            await self._ping(transport)
+
+    async def _ping(self, transport: LinkTransport) -> None:
+        models = self._handler.models()
+        news = {name: names for name, names in models.items() if self._told_models.get(name) != names}
+        self._told_models = models
+        await transport.send(Ping(problem=self._journal.problem or "", models=news))
 
     async def _delete_confirmed(self) -> None:
         while True:

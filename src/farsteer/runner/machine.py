@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 
 from farsteer import __version__
-from farsteer.agents import registry
 from farsteer.agents.process.environment import is_private_variable
+from farsteer.agents.registry import PREFERENCE, AgentRegistry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
 from farsteer.core.errors import BadRequest
 from farsteer.core.ids import is_uuid, new_id
@@ -149,7 +149,7 @@ def renew_identity(home: Path) -> str:
     return id
 
 
-async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:
+async def describe(home: Path, settings: RunnerSettings, agents: AgentRegistry) -> MachineInfo:
     """Describe this machine to a hub. Detects every known agent."""
     host = socket.gethostname()
     return MachineInfo(
@@ -157,16 +157,18 @@ async def describe(home: Path, settings: RunnerSettings) -> MachineInfo:
         host=host,
         platform=platform.system().lower(),
         version=__version__,
-        agents=tuple(await registry.detect_all()),
+        agents=tuple(await agents.detect_all()),
         roots=settings.roots,
         name=settings.name or host,
     )
 
 
 def preferred_agent(info: MachineInfo, settings: RunnerSettings) -> str:
-    """Return the agent for a session that names none: the first preferred one that is installed, else demo."""
-    installed: dict[str, AgentInfo] = {agent.name: agent for agent in info.agents if agent.available}
-    for name in settings.agents or registry.PREFERENCE:
-        if name in installed:
-            return name
-    return "demo"
+    """Return the agent for a session that names none: the first preferred one that is installed, else demo.
+
+    One that is logged in comes before one that is not.
+    """
+    agents: dict[str, AgentInfo] = {agent.name: agent for agent in info.agents if agent.available}
+    installed = [name for name in settings.agents or PREFERENCE if name in agents]
+    ready = [name for name in installed if agents[name].login is None]
+    return next(iter((*ready, *installed)), "demo")

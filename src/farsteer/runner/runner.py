@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from farsteer.agents import registry
 from farsteer.agents.process.user import AgentUser
+from farsteer.agents.registry import AgentRegistry
 from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotCapable, NotFound
@@ -29,9 +29,10 @@ from farsteer.runner.link_client import Connect, LinkClient, LinkTransport
 from farsteer.runner.machine import RunnerSettings, load_settings
 from farsteer.runner.outbox import Outbox
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.session.context import ActorContext, TimeLimits
+from farsteer.runner.session.context import ActorContext, SessionAgent, TimeLimits
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session_setup import SessionSetup
+from farsteer.runner.terminals import TerminalServer
 from farsteer.storage.failures import storage_error
 from farsteer.storage.home import HomeLock, prepare_home
 
@@ -46,7 +47,7 @@ class Runner:
 
     def __init__(
         self, home: Path, lock: HomeLock, journal: Journal, settings: RunnerSettings, user: AgentUser | None,
-        limits: TimeLimits,
+        limits: TimeLimits, agents: AgentRegistry,
     ) -> None:  # fmt: skip
         self.home = home
         self._home_id = orphans.home_id(home)
@@ -57,6 +58,7 @@ class Runner:
         """The user that agents run as, if it is not the runner's own."""
         self._places = AgentPlaces(settings.live_agents)
         self.limits = limits
+        self.agents = agents
         self._journal = journal
         self._outbox = Outbox()
         self._actors: dict[str, SessionActor] = {}
@@ -65,9 +67,12 @@ class Runner:
         """Agent and native id of the conversations that are being imported."""
         self.lease = RunnerLease(home, lock.place)
         self._link = LinkClient(journal, self._outbox, self, self.lease)
+        self._terminals = TerminalServer(home, self._actors.get)
 
     @classmethod
-    async def open(cls, home: Path, *, limits: TimeLimits | None = None) -> Runner:
+    async def open(
+        cls, home: Path, *, limits: TimeLimits | None = None, agents: AgentRegistry | None = None
+    ) -> Runner:
         """Lock `home`, kill what an earlier runner left running, and load the sessions of the journal.
 
         The sessions begin to work when a hub has said how much of their logs it holds (`handle_welcome`).
@@ -82,7 +87,9 @@ class Runner:
             lock.release()
             raise
         try:
-            runner = cls(home, lock, journal, settings, user, limits or TimeLimits())
+            runner = cls(
+                home, lock, journal, settings, user, limits or TimeLimits(), agents or AgentRegistry(home)
+            )
             await runner._load_sessions()
         except BaseException:
             await journal.close()
@@ -119,12 +126,21 @@ class Runner:
                 task.cancel()
             await asyncio.gather(link, failure, return_exceptions=True)
 
+    async def accept_terminals(self) -> None:
+        """Let `farsteer run` attach terminals to sessions, until `close`."""
+        await self._terminals.start()
+
+    def models(self) -> dict[str, tuple[str, ...]]:
+        """Return the models of each agent, as far as they are known now."""
+        return self.agents.models()
+
     async def describe(self) -> MachineInfo:
-        return await machine.describe(self.home, self.settings)
+        return await machine.describe(self.home, self.settings, self.agents)
 
     async def close(self) -> None:
         """Stop every agent, commit every session and release the home. A hub that is connected gets the rest."""
         self._link.begin_end()
+        await self._terminals.close()
         closing: list[asyncio.Task[None]] = []
         for actor in list(self._actors.values()):
             closing.append(asyncio.create_task(actor.close("the runner was shut down")))
@@ -293,14 +309,17 @@ class Runner:
         except FarsteerError as error:
             _logger.error("session %s cannot be loaded: %s", stored.spec.id, error)
 
+    def find_agent(self, name: str) -> SessionAgent:
+        """Return an agent for a session of this machine. Raises AgentError."""
+        return SessionAgent(self.agents.adapter(name), str(self.state_dir(name)), self._agent_dir(name))
+
     def _add_actor(self, stored: StoredSession) -> SessionActor:
         """Make the actor of a session that is in the journal. The caller runs it."""
         spec, state = stored.spec, stored.state
-        adapter = registry.adapter(state.agent)
         log = SessionLog(state, self._journal, self._outbox, stored.message_sizes, stored.drafts)
         context = ActorContext(
-            adapter, str(self.state_dir(state.agent)), self.limits, self.settings.environment, self._home_id,
-            self.user, self._agent_dir(state.agent), self.directories, self._places, self.lease,
+            self.find_agent(state.agent), self.limits, self.settings.environment, self._home_id, self.user,
+            self.find_agent, self.directories, self._places, self.lease,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._outbox.add_session(state, log, stored.confirmed)
@@ -345,7 +364,7 @@ class Runner:
         An imported conversation is kept, and so is one that another session uses or has yet to be forked from.
         """
         state = actor.state
-        adapter, state_dir = registry.adapter(state.agent), str(self.state_dir(state.agent))
+        adapter, state_dir = self.agents.adapter(state.agent), str(self.state_dir(state.agent))
         others = [other.state for other in self._actors.values()]
         kept = {actor.spec.native_id, *(one.fork_of for one in others), *(one.native_id for one in others)}
         for native_id in {*state.left_behind, state.native_id}:
@@ -361,7 +380,7 @@ class Runner:
     async def list_conversations(self, wanted: commands.ListConversations) -> list[StoredConversation]:
         """List what an agent has stored in directories where sessions may run, with the session of each, if any."""
         self.check_may_read_conversations()
-        adapter = registry.adapter(wanted.agent)
+        adapter = self.agents.adapter(wanted.agent)
         found = await adapter.list_conversations(
             str(self.state_dir(adapter.name)), wanted.directory, wanted.limit
         )

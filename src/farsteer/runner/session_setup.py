@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from farsteer.agents import registry
 from farsteer.core import commands
 from farsteer.core.clock import now_ms
-from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError
+from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
 from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
@@ -56,7 +55,7 @@ class SessionSetup:
 
     async def _repeat(self, actor: SessionActor) -> SessionState:
         """The hub repeats the command, for example after a lost link. The session exists: only resume it."""
-        if self._spec.native_id is None:
+        if self._spec.native_id is None and not self._spec.terminal:
             await actor.execute(commands.Resume())
         return actor.state
 
@@ -64,6 +63,11 @@ class SessionSetup:
         directory = self._check_directory(self._spec.directory)
         spec = self._spec = self._complete(self._spec)
         agent = await self._choose_agent()
+        adapter = self._runner.agents.adapter(agent)
+        adapter.capabilities.check_options(adapter.title, spec.options)
+        adapter.capabilities.check_model(adapter.title, spec.model, adapter.models)
+        if spec.terminal and not adapter.capabilities.terminal:
+            raise NotCapable(f"{agent} cannot run in a terminal", field="terminal")
         if spec.session_type is SessionType.WORKTREE:
             directory = await self._create_worktree(directory)
         self._current_step = "launch"
@@ -73,6 +77,7 @@ class SessionSetup:
                 id=spec.id,
                 agent=agent,
                 directory=str(directory),
+                status=SessionStatus.STOPPED if spec.terminal else SessionStatus.STARTING,
                 title=spec.title,
                 title_by_user=spec.title is not None,
                 permission_mode=spec.permission_mode,
@@ -84,6 +89,9 @@ class SessionSetup:
                 cut_at=spec.fork.cut_at if spec.fork else None,
             ),
         )
+        if spec.terminal:
+            self._add_step("launch", f"{agent} waits for `farsteer run`")
+            return actor.state
         try:
             await actor.execute(commands.Create(spec=spec))
         except BaseException:
@@ -111,7 +119,7 @@ class SessionSetup:
 
     async def _import_history(self, agent: str, native_id: str) -> SessionState:
         spec, runner = self._spec, self._runner
-        conversation, events = await registry.adapter(agent).read_history(
+        conversation, events = await self._runner.agents.adapter(agent).read_history(
             native_id, str(runner.state_dir(agent))
         )
         self._add_step("history", f"{len(events)} entries of {native_id}")
@@ -151,7 +159,7 @@ class SessionSetup:
         self._current_step = "agent"
         runner = self._runner
         name = self._spec.agent or preferred_agent(await runner.describe(), runner.settings)
-        info = await registry.adapter(name).detect()
+        info = await (await runner.agents.find(name)).detect()
         if not info.available:
             how = f" ({info.install})" if info.install else ""
             raise AgentError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from farsteer.agents.base import LaunchPlan
 from farsteer.core.launch import LaunchDecision, LaunchMode
-from farsteer.runner.session.context import ActorContext, TimeLimits
+from farsteer.runner.session.context import ActorContext, SessionAgent, TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStopped, Mailbox
 from tests.runner.harness import SESSION
@@ -20,7 +20,7 @@ def plan(directory: Path) -> LaunchPlan:
 
 
 def context(adapter: ScriptedAdapter, **limits: float) -> ActorContext:
-    return ActorContext(adapter, "", TimeLimits(**limits))
+    return ActorContext(SessionAgent(adapter, ""), TimeLimits(**limits))
 
 
 async def test_a_start_that_is_cancelled_before_its_first_step_is_reported(tmp_path: Path) -> None:

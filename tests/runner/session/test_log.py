@@ -138,7 +138,7 @@ async def test_a_log_continues_after_the_last_entry_of_the_hub(journal: Journal)
 
 PRIVATE_CHANGES: list[PrivateState] = [
     {"native_id": "n"}, {"registered": True}, {"generation": 7}, {"fork_of": "f"}, {"cut_at": "c"},
-    {"left_behind": ("a", "b")},
+    {"left_behind": ("a", "b")}, {"transcript_at": "r"},
 ]  # fmt: skip
 
 

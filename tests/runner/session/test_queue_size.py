@@ -144,7 +144,7 @@ async def test_a_journal_with_whole_messages_in_its_states_is_opened(tmp_path: P
     }
     asked = json.loads(encode(replace(approval(), arguments={"file": "x" * 100_000})))
     state = {
-        "id": SESSION, "agent": "scripted", "directory": "/", "registered": True, "nativeId": "n",
+        "id": SESSION, "agent": "scripted", "directory": str(tmp_path), "registered": True, "nativeId": "n",
         "queue": [waiting], "approvals": [asked], "turnId": "t", "turnItem": "1",
     }  # fmt: skip
     path = tmp_path / "runner.db"

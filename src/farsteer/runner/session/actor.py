@@ -12,11 +12,21 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from farsteer.agents.base import Takeover
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome, check_answer, granted_mode
-from farsteer.core.errors import Conflict, FarsteerError, Internal, Unavailable
+from farsteer.core.errors import (
+    Conflict,
+    ErrorCode,
+    FarsteerError,
+    Internal,
+    NotCapable,
+    NotFound,
+    Unavailable,
+)
 from farsteer.core.events import SessionStatus, TurnEndReason
+from farsteer.core.ids import new_id
 from farsteer.core.queue import ItemState
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.session.agent_calls import AgentCalls, PromptDelivery
@@ -39,13 +49,18 @@ from farsteer.runner.session.mailbox import (
     PrewarmExpired,
     Shutdown,
     SilenceCheckDue,
+    TerminalAttached,
+    TerminalLost,
+    TerminalWaits,
     resolve,
 )
 from farsteer.runner.session.mode_guard import ModeGuard
 from farsteer.runner.session.output import OutputHandler
 from farsteer.runner.session.rewinds import Rewinds
+from farsteer.runner.session.terminal import SessionTerminal
 from farsteer.runner.session.timers import Timers
 from farsteer.runner.session.turns import TurnManager
+from farsteer.runner.terminals import TerminalConnection
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +68,7 @@ _logger = logging.getLogger(__name__)
 class SessionActor:
     def __init__(self, spec: SessionSpec, log: SessionLog, context: ActorContext) -> None:
         self.spec = spec
+        self._context = context
         self._lease = context.lease
         self._log = log
         mailbox = self._mailbox = Mailbox()
@@ -65,6 +81,7 @@ class SessionActor:
         calls = self._calls = AgentCalls(mailbox, launcher, log, context)
         self._delivery = PromptDelivery(context, log, turns, timers, launcher, calls)
         self._rewinds = Rewinds(context, log, turns, launcher, calls, self._delivery)
+        self._terminal = SessionTerminal(context)
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -114,6 +131,22 @@ class SessionActor:
         self._mailbox.post(Shutdown(reason))
         await self._task
 
+    def attach_terminal(self, terminal: TerminalConnection) -> None:
+        """Let a terminal have the conversation when nothing else waits."""
+        if self._closing or (self._task is not None and self._task.done()):
+            terminal.refuse(Conflict("this session is closing"))
+        else:
+            # A session that does not run yet, because its machine has not reached the hub, takes it when it does.
+            self._mailbox.post(TerminalAttached(terminal))
+
+    def take_back(self, terminal: TerminalConnection, *, interrupt: bool) -> None:
+        """Give the conversation back to its terminal, at once if `interrupt` ends the turn that runs."""
+        self._mailbox.post(TerminalWaits(terminal, interrupt))
+
+    def lose_terminal(self, terminal: TerminalConnection) -> None:
+        """The terminal is gone, and its program has ended."""
+        self._mailbox.post(TerminalLost(terminal))
+
     def resume_work(self) -> None:
         """Go on with what waited while the runner did not have its lease."""
         self._mailbox.post(LeaseGranted())
@@ -127,11 +160,14 @@ class SessionActor:
             await self._step(self._handle(mail))
         self._launcher.close()
         self._rewinds.close()
+        self._terminal.disconnect()
         self._timers.cancel_all()
         await self._log.close()
         for mail in self._mailbox.drain():
             if isinstance(mail, CommandRequest):
                 mail.resolve(Conflict("this session is closing"))
+            elif isinstance(mail, TerminalAttached):
+                mail.terminal.disconnect()
 
     async def _step(self, work: Awaitable[None]) -> None:
         """Do one step, what becomes possible by it, and commit. A defect in one step does not end the session."""
@@ -153,9 +189,29 @@ class SessionActor:
     async def _recover(self) -> None:
         """Close what the previous runner process left open. Nothing is repeated."""
         generation = self.state.generation
+        await self._read_missed()
         await self._turns.end_lost()
         if self.state.status not in (SessionStatus.STOPPED, SessionStatus.FAILED) and generation:
             self._log.add(ev.LaunchEnd(generation=generation, reason="the runner exited"))
+
+    async def _read_missed(self) -> None:
+        """Log what a terminal added to the conversation after the previous runner process had exited."""
+        state = self.state
+        if state.transcript_at is None or state.native_id is None:
+            return
+        try:
+            missed = await self._context.adapter.read_records_after(
+                state.native_id, state.transcript_at, state.directory
+            )
+        except Exception as error:
+            _logger.exception("session %s: the transcript of its terminal cannot be read", self.spec.id)
+            text = f"What was said in the terminal while the runner did not run could not be read: {error}"
+            missed = [ev.Notice(text=text, level="warning", code=ErrorCode.AGENT_PROTOCOL)]
+        for event in missed:
+            # The message of the turn that ran is in the log since before the agent got it.
+            if not (isinstance(event, ev.UserMessage) and event.item_id == state.turn_item):
+                self._log.add(event)
+        self._log.update_private_state(transcript_at=None)
 
     async def _handle(self, mail: Mail) -> None:
         match mail:
@@ -169,8 +225,12 @@ class SessionActor:
             case LaunchStarted():
                 await self._launcher.handle_started(mail)
             case LaunchFailed():
+                terminal = self._launcher.terminal
                 error = await self._launcher.handle_failed(mail)
-                if error is not None:
+                if error is not None and terminal is not None:
+                    # What waits is for a process without the terminal, which `_advance` starts.
+                    self._terminal.refuse(error)
+                elif error is not None:
                     self._fail_waiting(error.message)
             case ApprovalExpired():
                 await self._expire_approval(mail.approval_id)
@@ -186,6 +246,14 @@ class SessionActor:
                 self._launcher.stop_unused(mail.generation)
             case LeaseGranted():
                 pass  # `_advance` goes on.
+            case TerminalAttached():
+                self._terminal.attach(mail.terminal)
+            case TerminalWaits():
+                self._terminal.take_back(mail.terminal)
+                if mail.interrupt:
+                    await self._delivery.interrupt()
+            case TerminalLost():
+                self._terminal.lose(mail.terminal)
             case Shutdown():
                 self._closing = True
                 self._launcher.stop(mail.reason)
@@ -238,8 +306,11 @@ class SessionActor:
                 await self._answer_approval(command.approval_id, command.answer)
             case commands.Configure():
                 await self._configure(command)
+            case commands.SwitchAgent():
+                self._switch_agent(command)
             case commands.Delete():
                 self._closing = True
+                self._terminal.refuse(NotFound("this session was deleted"))
                 return self._launcher.stop_and_notify("the session was deleted", done)
             case commands.ListConversations() | commands.DescribeSessions() | commands.Adopt():
                 raise Internal(f"{type(command).__name__} is a command to the machine, not to a session")
@@ -259,9 +330,16 @@ class SessionActor:
             item_id = self._delivery.next_item_id
             if item_id is None:
                 if self.state.turn_id is None:
+                    if self._terminal.is_waiting and self._terminal.current is not None:
+                        if await self._launcher.start_in_terminal(self._terminal.current):
+                            self._terminal.is_waiting = False
+                        return
                     if self._launcher.is_requested:
                         await self._launcher.ensure_process()
                     self._launcher.schedule_restart()
+                return
+            if self._launcher.is_in_terminal:
+                self._launcher.stop("a message was sent from elsewhere")
                 return
             if self._launcher.is_outdated:
                 self._launcher.restart()
@@ -288,7 +366,7 @@ class SessionActor:
 
     async def _resume(self, done: asyncio.Future[Any]) -> bool:
         """Make sure that a process runs for this session."""
-        if self._launcher.ready_launch is not None:
+        if self._launcher.ready_launch is not None or self._launcher.is_in_terminal:
             return False
         await self._launcher.start_and_notify(done)
         return True
@@ -351,6 +429,34 @@ class SessionActor:
         # A process that is starting or prewarmed was given the old values.
         if self._launcher.current is not None and not is_live:
             self._launcher.mark_outdated()
+
+    def _switch_agent(self, command: commands.SwitchAgent) -> None:
+        """Go on with another agent. Its process starts with its own environment: nothing of the old one is left.
+
+        Raises Conflict while a turn runs, and NotCapable if the agents do not share their conversations.
+        """
+        state, agent = self.state, self._context.find_agent(command.agent)
+        if command.agent == state.agent:
+            return
+        if state.turn_id is not None or self._rewinds.current is not None:
+            raise Conflict("a turn is running: wait for its end or abort it")
+        takeover = agent.adapter.takeover(self._context.adapter)
+        if takeover is Takeover.REFUSED:
+            raise NotCapable(f"{command.agent} cannot go on with a session of {state.agent}", field="agent")
+        anew = takeover is Takeover.ANEW
+        chosen_id = new_id() if anew and agent.adapter.capabilities.caller_chosen_id else None
+        self._log.add(
+            ev.AgentSwitched(
+                agent=command.agent,
+                model=command.model,
+                anew=anew,
+                native_id=chosen_id,
+                identity=command.identity,
+            )
+        )
+        self._context.agent = agent
+        if self._launcher.current is not None:
+            self._launcher.restart()
 
     async def _restore_mode(self) -> None:
         """Put the agent back into the mode that a person chose. One that does not stay there is stopped."""

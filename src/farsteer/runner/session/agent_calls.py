@@ -47,7 +47,7 @@ class AgentCalls:
         self._mailbox = mailbox
         self._launcher = launcher
         self._log = log
-        self._adapter = context.adapter
+        self._context = context
         self._interrupt_timeout = context.limits.interrupt
 
     async def call(self, call: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -110,9 +110,13 @@ class AgentCalls:
     ) -> bool:
         """Change what is given on the running agent, where it can do that live.
 
-        Returns True if nothing is left that needs a new process.
+        Returns True if nothing is left that needs a new process. Raises BadRequest for what the agent does not have.
         """
-        launch, can = self._launcher.launch, self._adapter.capabilities
+        adapter = self._context.adapter
+        launch, can = self._launcher.launch, adapter.capabilities
+        can.check_model(adapter.title, model, adapter.models)
+        if launch is not None:
+            launch.check_settings(model, effort)
         if launch is not None:
             if mode is not None and can.live_mode:
                 await self.call(launch.set_permission_mode(mode))
@@ -131,7 +135,7 @@ class PromptDelivery:
         self, context: ActorContext, log: SessionLog, turns: TurnManager, timers: Timers, launcher: Launcher,
         calls: AgentCalls,
     ) -> None:  # fmt: skip
-        self._adapter = context.adapter
+        self._context = context
         self._limits = context.limits
         self._log = log
         self._turns = turns
@@ -162,7 +166,7 @@ class PromptDelivery:
         known = self._log.find_outcome(item.id)
         if known is not None:
             return known.state
-        if item.delivery is Delivery.STEER and not self._adapter.capabilities.steer:
+        if item.delivery is Delivery.STEER and not self._context.adapter.capabilities.steer:
             raise NotCapable("this agent accepts no message during a turn")
         self._log.enqueue(item)
         if item.delivery is Delivery.NOW:

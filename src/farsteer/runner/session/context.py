@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from farsteer.agents.base import Adapter
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.agents.process.user import AgentUser
+from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.wire import WireStruct
 from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
@@ -36,11 +39,23 @@ class TimeLimits(WireStruct):
     restore: float = 30.0
 
 
-@dataclass(slots=True)
-class ActorContext:
+class SessionAgent(NamedTuple):
+    """The agent of a session on this machine."""
+
     adapter: Adapter
     state_dir: str
     """Where the adapter keeps its files."""
+    agent_dir: str = ""
+    """Where the agent's process keeps its files, if that is not `state_dir`."""
+
+
+def _no_other_agent(name: str) -> SessionAgent:
+    raise AgentError(f"unknown agent {name!r}", code=ErrorCode.AGENT_UNKNOWN)
+
+
+@dataclass(slots=True)
+class ActorContext:
+    agent: SessionAgent
     limits: TimeLimits
     environment_names: tuple[str, ...] = ()
     """Further environment variables that the owner of the machine lets agents see."""
@@ -48,11 +63,15 @@ class ActorContext:
     """The runner's home as the launch marks of its agents name it."""
     user: AgentUser | None = None
     """The user that agents run as, if it is not the runner's own."""
-    agent_dir: str = ""
-    """Where the agent's process keeps its files, if that is not `state_dir`."""
+    find_agent: Callable[[str], SessionAgent] = _no_other_agent
+    """Returns another agent of this machine by its name. Raises AgentError."""
     directories: SessionDirectories = field(default_factory=SessionDirectories)
     places: AgentPlaces = field(default_factory=AgentPlaces)
     lease: RunnerLease = field(default_factory=RunnerLease)
+
+    @property
+    def adapter(self) -> Adapter:
+        return self.agent.adapter
 
     def environment(self) -> dict[str, str]:
         """Return the part of the runner's current environment that the agent may see."""

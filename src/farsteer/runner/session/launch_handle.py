@@ -13,6 +13,7 @@ from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
 from farsteer.runner.session.context import ActorContext
 from farsteer.runner.session.mailbox import LaunchFailed, LaunchStarted, LaunchStopped, Mailbox
+from farsteer.runner.terminals import TerminalConnection
 
 _MAX_HELD_OUTPUT = 1000
 
@@ -33,6 +34,7 @@ class LaunchHandle:
         mailbox: Mailbox,
         *,
         prewarmed: bool = False,
+        terminal: TerminalConnection | None = None,
     ) -> None:
         self.plan = plan
         self.generation = plan.generation
@@ -40,6 +42,8 @@ class LaunchHandle:
         """None until the agent has started."""
         self.prewarmed = prewarmed
         """Started in advance: no client knows of it yet."""
+        self.terminal = terminal
+        """The terminal that the agent's own interface is started in."""
         self.held_output: list[Output] = []
         """Output of a prewarmed agent, handled when a message needs the process."""
         self.stop_reason: str | None = None
@@ -85,6 +89,8 @@ class LaunchHandle:
         self.stop_reason = reason
         self.restart_after_stop = restart
         self.turn_end_reason = turn_end or self.turn_end_reason
+        if self.terminal is not None:
+            self.terminal.hand_over(reason)
         if self.launch is not None:
             self._stop_launch(self.launch)
         elif self._task is not None:
@@ -96,7 +102,7 @@ class LaunchHandle:
             self._context.places.take(plan.session_id)
             async with self._context.places.start(plan.session_id, prewarmed=self.prewarmed):
                 self._check_directories(plan)
-                launch = await self._context.adapter.start(plan, self._mailbox.sink(plan.generation))
+                launch = await self._start_agent(plan)
         except asyncio.CancelledError:
             self._report_failure(AgentError("the start was cancelled"))
         except FarsteerError as error:
@@ -108,6 +114,12 @@ class LaunchHandle:
             )
         else:
             self._mailbox.post(LaunchStarted(plan.generation, launch))
+
+    async def _start_agent(self, plan: LaunchPlan) -> Launch:
+        adapter, sink = self._context.adapter, self._mailbox.sink(plan.generation)
+        if self.terminal is not None:
+            return await adapter.start_in_terminal(plan, sink, self.terminal)
+        return await adapter.start(plan, sink)
 
     def _check_directories(self, plan: LaunchPlan) -> None:
         """Directories, links and mounts may have changed since the session was created."""

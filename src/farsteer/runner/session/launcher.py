@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple
 
+import msgspec
+
 from farsteer.agents.base import Adapter, Exited, Launch, LaunchPlan
 from farsteer.agents.process.environment import LAUNCH_VARIABLE, LaunchMark
 from farsteer.core import events as ev
@@ -13,7 +15,7 @@ from farsteer.core.events import SessionStatus, TurnEndReason
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchMode, LaunchRow, decide_launch
 from farsteer.core.session import SessionSpec, SessionState, add_abandoned
-from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.context import ActorContext, SessionAgent
 from farsteer.runner.session.launch_handle import LaunchHandle
 from farsteer.runner.session.log import PrivateState, SessionLog
 from farsteer.runner.session.mailbox import (
@@ -26,6 +28,7 @@ from farsteer.runner.session.mailbox import (
 )
 from farsteer.runner.session.output import OutputHandler
 from farsteer.runner.session.timers import PrewarmTimer, Timers
+from farsteer.runner.terminals import TerminalConnection
 
 UNKNOWN_ANCHOR_NOTICE = "The agent does not know the place to rewind to; it still remembers what was removed."
 
@@ -70,7 +73,25 @@ class Launcher:
     def ready_launch(self) -> Launch | None:
         """The current launch if it can accept a message, else None."""
         current = self.current
-        return current.launch if current is not None and current.is_ready and not current.prewarmed else None
+        if current is None or current.launch is None or not current.is_ready or current.prewarmed:
+            return None
+        return current.launch if current.launch.takes_messages else None
+
+    @property
+    def terminal(self) -> TerminalConnection | None:
+        """The terminal in which the current launch was started."""
+        return None if self.current is None else self.current.terminal
+
+    @property
+    def is_in_terminal(self) -> bool:
+        """The agent's own interface has the conversation: no message can be delivered before it ends."""
+        current = self.current
+        return (
+            current is not None
+            and current.launch is not None
+            and current.is_ready
+            and not current.launch.takes_messages
+        )
 
     @property
     def is_requested(self) -> bool:
@@ -97,6 +118,18 @@ class Launcher:
             await self._start(prewarmed=False)
         elif self.current.prewarmed and self.current.stop_reason is None:
             await self._promote(self.current)
+
+    async def start_in_terminal(self, terminal: TerminalConnection) -> bool:
+        """Start the agent's own interface in a terminal, or stop the current process for that.
+
+        Returns whether the start has begun. If not, it must be repeated when the process is gone.
+        """
+        self._prewarm.disarm()
+        if self.current is None:
+            await self._start(prewarmed=False, terminal=terminal)
+            return True
+        self.current.stop("a terminal takes over")
+        return False
 
     async def prewarm(self) -> None:
         """Start a process in advance, unless there is one, the last starts have failed or the machine is full."""
@@ -135,11 +168,16 @@ class Launcher:
     def restart(self) -> None:
         self.stop("restart with the new configuration", restart=True)
 
-    async def _start(self, *, prewarmed: bool) -> None:
+    async def _start(self, *, prewarmed: bool, terminal: TerminalConnection | None = None) -> None:
         """Commit the new generation to the journal, then start the process."""
         plan = make_plan(self._spec, self._log.state, self._context)
+        if terminal is not None:
+            mark = {LAUNCH_VARIABLE: plan.environment[LAUNCH_VARIABLE]}
+            plan = msgspec.structs.replace(plan, environment=terminal.environment | mark)
         self._outdated = False
-        self.current = LaunchHandle(self._context, plan, self._mailbox, prewarmed=prewarmed)
+        self.current = LaunchHandle(
+            self._context, plan, self._mailbox, prewarmed=prewarmed, terminal=terminal
+        )
         if prewarmed:
             self._log.update_private_state(generation=plan.generation)
             self._prewarm.expire_after(plan.generation, self._context.limits.prewarm_keep)
@@ -205,31 +243,38 @@ class Launcher:
                 self._prewarm.arm()
             _resolve_all(self._waiting_for_stop)
             return None
+        if handle.terminal is not None:
+            self._log.update_private_state(transcript_at=None)
         self._log.add(ev.LaunchEnd(generation=handle.generation, reason=handle.stop_reason or error.message))
         if handle.stop_reason is not None:
             await self._log.flush()
             _resolve_all(self._waiting_for_stop)
             return None
-        if await self._retry(handle.plan, error):
+        if await self._retry(handle, error):
             return None
+        if handle.terminal is not None:
+            # The session itself can go on: what failed is its terminal.
+            await self._log.flush()
+            _resolve_all(self._waiting_for_stop)
+            return error
         self._log.add(ev.StatusUpdate(status=SessionStatus.FAILED, error=error.message))
         await self._log.flush()
         _resolve_all(self._waiting_for_ready, error)
         _resolve_all(self._waiting_for_stop)
         return error
 
-    async def _retry(self, plan: LaunchPlan, error: FarsteerError) -> bool:
+    async def _retry(self, handle: LaunchHandle, error: FarsteerError) -> bool:
         """Correct the launch row and start again, once per error code, if the agent says that the row is wrong."""
         if error.code in self._recovered:
             return False
-        recovery = find_recovery(error.code, plan, self._log.state, self._context.adapter)
+        recovery = find_recovery(error.code, handle.plan, self._log.state, self._context.adapter)
         if recovery is None:
             return False
         self._recovered.add(error.code)
         self._log.update_private_state(**recovery.changes)
         if recovery.notice is not None:
             self._log.add(ev.Notice(text=recovery.notice, level="warning", code=error.code))
-        await self._start(prewarmed=False)
+        await self._start(prewarmed=False, terminal=handle.terminal)
         return True
 
     # -- output
@@ -272,6 +317,8 @@ class Launcher:
     def _process_exited(self, handle: LaunchHandle, exited: Exited) -> None:
         """The process is gone, and its turn has ended."""
         self._forget_current()
+        if handle.terminal is not None:
+            self._log.update_private_state(transcript_at=None)
         if not handle.prewarmed:
             self._log.add(
                 ev.LaunchEnd(
@@ -283,7 +330,7 @@ class Launcher:
             self._prewarm.arm()
         elif handle.stop_reason is None and handle.prewarmed:
             self._prewarm.count_failure()
-        elif handle.stop_reason is None:
+        elif handle.stop_reason is None and handle.terminal is None:
             self.schedule_prewarm()
         if handle.stop_reason is None:
             _resolve_all(self._waiting_for_ready, AgentError(exited.reason, code=ErrorCode.AGENT_DIED))
@@ -313,7 +360,7 @@ class Recovery(NamedTuple):
 
 def make_plan(spec: SessionSpec, state: SessionState, context: ActorContext) -> LaunchPlan:
     """Plan the next launch. Create or resume is decided by `core.launch.decide_launch`."""
-    decision = _decide(state, context.adapter, context.state_dir)
+    decision = _decide(state, context.agent)
     fork_of = state.fork_of if decision.start is LaunchMode.CREATE else None
     has_history = fork_of is not None or decision.start is LaunchMode.RESUME
     generation = state.generation + 1
@@ -321,15 +368,16 @@ def make_plan(spec: SessionSpec, state: SessionState, context: ActorContext) -> 
     return LaunchPlan(
         session_id=state.id, directory=state.directory, generation=generation, decision=decision,
         permission_mode=state.permission_mode, model=state.model, effort=state.effort,
-        options=spec.options, environment={**context.environment(), LAUNCH_VARIABLE: str(mark)},
-        state_dir=context.state_dir, agent_dir=context.agent_dir, fork_of=fork_of,
+        options=spec.options, source=spec.source, environment={**context.environment(), LAUNCH_VARIABLE: str(mark)},
+        state_dir=context.agent.state_dir, agent_dir=context.agent.agent_dir, fork_of=fork_of,
         startup_timeout=context.limits.startup,
         cut_at=state.cut_at if has_history else None, mcp_servers=spec.mcp_servers,
         additional_directories=spec.additional_directories,
     )  # fmt: skip
 
 
-def _decide(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDecision:
+def _decide(state: SessionState, agent: SessionAgent) -> LaunchDecision:
+    adapter = agent.adapter
     return decide_launch(
         LaunchRow(
             session_id=state.id, agent=state.agent, native_id=state.native_id, registered=state.registered
@@ -337,7 +385,7 @@ def _decide(state: SessionState, adapter: Adapter, state_dir: str) -> LaunchDeci
         agent=adapter.name,
         caller_chosen_id=adapter.capabilities.caller_chosen_id,
         transcript_found=not state.registered
-        and adapter.has_transcript(state.native_id or state.id, state_dir),
+        and adapter.has_transcript(state.native_id or state.id, agent.state_dir),
         spare_id=new_id(),
     )
 

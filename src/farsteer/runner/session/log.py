@@ -14,7 +14,7 @@ from farsteer.core import events as ev
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import Conflict, ErrorCode, Unavailable
 from farsteer.core.events import SessionEvent, make_entry
-from farsteer.core.queue import ItemState, QueueItem, compact, summarize
+from farsteer.core.queue import ItemState, QueueItem, compact, contains, summarize
 from farsteer.core.session import SessionSpec, SessionState, append
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry, encode_entry
@@ -70,6 +70,8 @@ class PrivateState(TypedDict, total=False):
     """None when the agent does not know the anchor, or has a fork of its own that ends there."""
     left_behind: tuple[str, ...]
     """The agent went on under another id."""
+    transcript_at: str | None
+    """More of the transcript is in the log. It is committed with the events that the records became."""
 
 
 _PRIVATE_FIELDS = frozenset(PrivateState.__annotations__)
@@ -141,7 +143,7 @@ class SessionLog:
 
     def is_queued(self, item_id: str) -> bool:
         """Return whether this item is here and has no outcome yet."""
-        return any(item.id == item_id for item in self.state.queue)
+        return contains(self.state.queue, item_id)
 
     def find_outcome(self, item_id: str) -> ItemOutcome | None:
         """Return the outcome of an item, if it has one. Raises Unavailable if the journal cannot be read."""

@@ -13,6 +13,7 @@ from farsteer.core import commands
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
 from farsteer.core.queue import Delivery
+from farsteer.runner.terminals import TerminalConnection
 
 _MAX_OUTPUT_BATCHES = 16
 
@@ -96,6 +97,26 @@ class LeaseGranted:
 
 
 @dataclass(frozen=True, slots=True)
+class TerminalAttached:
+    """A terminal wants to have the conversation."""
+
+    terminal: TerminalConnection
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalWaits:
+    """The person at the terminal wants the conversation back."""
+
+    terminal: TerminalConnection
+    interrupt: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalLost:
+    terminal: TerminalConnection
+
+
+@dataclass(frozen=True, slots=True)
 class Shutdown:
     reason: str
 
@@ -104,7 +125,7 @@ AgentMail = AgentOutput | LaunchStopped
 """Mail from the agent, kept in its own queue."""
 ControlMail = (
     CommandRequest | LaunchStarted | LaunchFailed | ApprovalExpired | InterruptOverdue | SilenceCheckDue | PrewarmDue
-    | PrewarmExpired | LeaseGranted | Shutdown
+    | PrewarmExpired | LeaseGranted | TerminalAttached | TerminalWaits | TerminalLost | Shutdown
 )  # fmt: skip
 """Mail from anyone else: commands, timers and the launch."""
 Mail = AgentMail | ControlMail

@@ -51,10 +51,14 @@ class OutputHandler:
                     self._approvals.open(output.approval)
                 case base.ApprovalWithdrawn():
                     self._approvals.withdraw(output.approval_id)
+                case base.TurnBegun():
+                    self._turns.begin_by_agent(output)
                 case base.TurnEnded():
                     self._turns.end_by_agent(output, handle)
                 case base.Registered():
                     self._register(output.native_id)
+                case base.Followed():
+                    self._log.update_private_state(transcript_at=output.record)
                 case base.Exited():
                     self._turns.end_by_exit(handle, output.reason)
                     exited = output

@@ -59,7 +59,7 @@ class Rewinds:
         self, context: ActorContext, log: SessionLog, turns: TurnManager, launcher: Launcher, calls: AgentCalls,
         delivery: PromptDelivery,
     ) -> None:  # fmt: skip
-        self._adapter = context.adapter
+        self._context = context
         self._restore_timeout = context.limits.restore
         self._log = log
         self._turns = turns
@@ -74,7 +74,7 @@ class Rewinds:
         Raises NotCapable if the agent cannot rewind, and Conflict if a rewind is in progress or the log has no such
         entry.
         """
-        if not self._adapter.capabilities.rewind:
+        if not self._context.adapter.capabilities.rewind:
             raise NotCapable("this agent cannot rewind a conversation")
         if self.current is not None:
             raise Conflict("a rewind of this session is in progress")
@@ -82,7 +82,10 @@ class Rewinds:
             raise Conflict(f"the log has no entry {command.first_seq}")
         self._turns.set_outcome_of_waiting(ItemState.CANCELLED, REWIND_REASON)
         self.current = RewindInProgress(command, done)
-        await self._delivery.interrupt()
+        if self._launcher.is_in_terminal:
+            self._launcher.stop(REWIND_REASON)
+        else:
+            await self._delivery.interrupt()
 
     async def advance(self, rewind: RewindInProgress) -> None:
         """Continue the current rewind until something has to be waited for."""
@@ -106,7 +109,7 @@ class Rewinds:
         """Return what became of the files, or None while a process is being started for it."""
         if command.files_at is None:
             return FilesRestored(status=FileRestore.SKIPPED)
-        if not self._adapter.capabilities.file_restore:
+        if not self._context.adapter.capabilities.file_restore:
             return FilesRestored(status=FileRestore.UNSUPPORTED)
         if command.keeps:
             return _failed("the agent has no anchor for this entry")
@@ -129,10 +132,11 @@ class Rewinds:
     async def _complete(self, rewind: RewindInProgress, files: FilesRestored) -> None:
         command = rewind.command
         starts_anew = command.cut_at is None and not command.keeps
+        chosen_id = self._context.adapter.capabilities.caller_chosen_id
+        native_id = new_id() if starts_anew and chosen_id else None
         event = ev.Rewound(
             first_seq=command.first_seq, files=files, cut_at=command.cut_at, keeps=command.keeps,
-            native_id=new_id() if starts_anew and self._adapter.capabilities.caller_chosen_id else None, by=command.by,
-            identity=command.identity,
+            native_id=native_id, by=command.by, identity=command.identity,
         )  # fmt: skip
         self._log.add(event)
         if command.keeps:

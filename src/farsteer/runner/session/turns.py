@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from farsteer.agents.base import TurnEnded
+from farsteer.agents.base import TurnBegun, TurnEnded
 from farsteer.core import events as ev
 from farsteer.core.events import TurnEndReason
 from farsteer.core.ids import new_id
-from farsteer.core.queue import ItemState, QueueItem, without_data
+from farsteer.core.queue import ItemState, QueueItem, contains, without_data
 from farsteer.runner.session.approvals import OpenApprovals
 from farsteer.runner.session.context import TimeLimits
 from farsteer.runner.session.launch_handle import LaunchHandle
@@ -41,8 +41,12 @@ class TurnManager:
         The turn goes on: the next process gets the message. It ends with the message if that is cancelled or fails.
         """
         state = self._log.state
-        is_queued = any(item.id == state.turn_item and item.state is ItemState.QUEUED for item in state.queue)
-        return state.turn_item if state.turn_id is not None and is_queued else None
+        if state.turn_id is None or state.turn_item is None or not contains(state.queue, state.turn_item):
+            return None
+        handed_over = any(
+            item.id == state.turn_item and item.state is ItemState.HANDED_OVER for item in state.queue
+        )
+        return None if handed_over else state.turn_item
 
     def wait_for_next_process(self, item_id: str, reason: str) -> None:
         """The message of the running turn was handed over and not taken: it waits again."""
@@ -62,6 +66,16 @@ class TurnManager:
         self._log.add(ev.TurnStart(turn_id=turn_id, item_id=item.id))
         self.log_message(item)
         return turn_id
+
+    def begin_by_agent(self, output: TurnBegun) -> None:
+        """Log a turn that began without us. One that a message of ours has overtaken is not a turn of its own."""
+        if self._log.state.turn_id is None:
+            self._last_turn = output.turn_id
+            self._log.add(ev.TurnStart(turn_id=output.turn_id))
+            if output.message is None:
+                self.silence.start(output.turn_id)
+        if output.message is not None:
+            self._log.add(output.message)
 
     def log_message(self, item: QueueItem) -> None:
         """Log a message. The log has only names and sizes of its attachments."""
