@@ -8,7 +8,7 @@ from starlette.types import Scope
 
 from farsteer.core.errors import Unauthorized
 from farsteer.server.client_address import address_group
-from farsteer.server.uvicorn_protocols import find_connection
+from farsteer.server.scopes import find_connection
 
 _MAX_TOKEN_LENGTH = 8192
 

@@ -1,4 +1,4 @@
-"""The address of a client: of its connection, or the one that a trusted proxy reports.
+"""The address of a client: of its connection, or the one that a trusted proxy reports. And the scheme of its request.
 
 Everything that depends on the address of a client (the sign-in limit, the connection limit, log lines) uses it in the
 form that `address_group` returns.
@@ -78,6 +78,16 @@ class TrustedProxies:
 
     def _trusts(self, address: Address) -> bool:
         return any(address in network for network in self._networks)
+
+
+def forwarded_scheme(headers: Headers) -> str | None:
+    """Return the scheme that a trusted proxy reports, or None if it reports none.
+
+    Of several values the last one counts: the proxy that is next to the hub has added it.
+    """
+    values = headers.getlist("x-forwarded-proto")
+    scheme = values[-1].rpartition(",")[2].strip().lower() if values else ""
+    return scheme if scheme in ("http", "https") else None
 
 
 def address_group(address: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,8 +18,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from farsteer.core.errors import BadRequest, ErrorCode, FarsteerError, Forbidden, TooLarge, Unavailable
-from farsteer.server.client_address import TrustedProxies
-from farsteer.server.responses import error_response
+from farsteer.server.client_address import TrustedProxies, forwarded_scheme
+from farsteer.server.responses import WHOLE_RESPONSE, error_response
+from farsteer.server.scopes import find_connection
+from farsteer.server.uvicorn_protocols import HttpConnection
 
 _HOST_PATTERN = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::\d{1,5})?")
 _PREFLIGHT_HEADERS = {
@@ -39,7 +42,10 @@ class AllowedHosts:
         self._names = {"localhost", bind.lower(), *(name.lower() for name in allowed)}
         self._any_address = bind in ("0.0.0.0", "::", "")  # noqa: S104
 
-    def allows(self, host: str) -> bool:
+        self.allows = lru_cache(256)(self._allows)
+        """Whether a Host header is accepted. Nearly all requests have the same few."""
+
+    def _allows(self, host: str) -> bool:
         match = _HOST_PATTERN.fullmatch(host.lower())
         if match is None:
             return False
@@ -75,11 +81,15 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] == "http":
+            send = _with_whole_responses(scope, send)
         headers = Headers(scope=scope)
         client = scope.get("client")
         if client and client[0] in self._proxies:
             # In place, so that the connection too sees its client's address.
             scope["client"] = (self._proxies.client_address(client[0], headers), 0)
+            if scope["type"] == "http":
+                scope["scheme"] = forwarded_scheme(headers) or scope["scheme"]
         try:
             self._check_host(headers)
             origin = self._allowed_origin(headers)
@@ -162,9 +172,25 @@ def _is_preflight(scope: Scope, headers: Headers) -> bool:
     return scope["method"] == "OPTIONS" and "access-control-request-method" in headers
 
 
+def _with_whole_responses(scope: Scope, send: Send) -> Send:
+    """Let responses of one piece be written with one call, if the server is ours."""
+    connection = find_connection(scope)
+    if not isinstance(connection, HttpConnection):
+        return send
+    scope["extensions"] = {**scope.get("extensions", {}), WHOLE_RESPONSE: {}}
+
+    async def send_or_respond(message: Message) -> None:
+        if message["type"] == WHOLE_RESPONSE:
+            await connection.respond(message["status"], message["headers"], message["body"])
+        else:
+            await send(message)
+
+    return send_or_respond
+
+
 def _with_cors(send: Send, origin: str) -> Send:
     async def send_with_cors(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in ("http.response.start", WHOLE_RESPONSE):
             headers = MutableHeaders(scope=message)
             headers["access-control-allow-origin"] = origin
             headers["access-control-expose-headers"] = "retry-after"

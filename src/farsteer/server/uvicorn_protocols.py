@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import uvicorn
 from httptools import HttpParserError, HttpParserUpgrade
@@ -34,14 +34,12 @@ from farsteer.server.connection_limit import ConnectionLimit
 from farsteer.server.limits import ServerLimits, file_limit
 from farsteer.server.log_limit import LogLimit
 from farsteer.server.request_framing import RequestFraming
-from farsteer.server.responses import encode_error
+from farsteer.server.responses import encode_error, encode_response
 from farsteer.server.timer import Timer
-
-T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
-_SCOPE_KEY = "farsteer.connection"
+SCOPE_KEY = "farsteer.connection"
 _WEBSOCKET_SHUTDOWN_SECONDS = 1.0
 _TURN_SECONDS = 0.01
 """How long the bytes of one client may be parsed before others get their turn."""
@@ -215,6 +213,22 @@ class HttpConnection(Connection, HttpToolsProtocol):
             websocket.write(encode_error(BadRequest("the websocket handshake is invalid")))
             self.transport.close()
 
+    async def respond(self, status: int, fields: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Answer the request with one write. Does nothing if the client is gone."""
+        if self.flow.write_paused:
+            await self.flow.drain()
+        cycle = self._unanswered
+        if cycle is None or cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        closing = () if cycle.keep_alive else ((b"connection", b"close"),)
+        content = b"" if cycle.scope["method"] == "HEAD" else body
+        self.write(encode_response(status, (*cycle.default_headers, *fields, *closing), content))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+
     def start_stream(self) -> None:
         """The response is a stream of unlimited length: its writer bounds what is unsent."""
         self._is_stream = True
@@ -281,8 +295,7 @@ class HttpConnection(Connection, HttpToolsProtocol):
                     return
                 piece = self._framing.take()
                 if piece is None:
-                    if not self._timer.is_running:
-                        self._timer.start(self.shared.limits.header_timeout, self._on_head_timeout)
+                    self._start_timer()
                     return
                 if not self._feed(piece, is_head=is_head):
                     return
@@ -294,6 +307,13 @@ class HttpConnection(Connection, HttpToolsProtocol):
             self._refuse(BadRequest("this is not a valid HTTP request"))
         except FarsteerError as error:
             self._refuse(error)
+
+    def _start_timer(self) -> None:
+        """More bytes are needed. Those of a body that is awaited start it again: a slow client may take its time."""
+        if not self._framing.is_in_head and (self._unanswered is not None or not self._timer.is_running):
+            self._timer.start(self.shared.limits.body_timeout, self._on_body_timeout)
+        elif not self._timer.is_running:
+            self._timer.start(self.shared.limits.header_timeout, self._on_head_timeout)
 
     def _continue(self) -> None:
         if not self.transport.is_closing() and not self._is_refused:
@@ -309,9 +329,6 @@ class HttpConnection(Connection, HttpToolsProtocol):
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
                 return False
-        if not self._is_message_complete and (is_head or self._unanswered is not None):
-            # Each piece of a body that is awaited starts it again: a slow client may take as long as it needs.
-            self._timer.start(self.shared.limits.body_timeout, self._on_body_timeout)
         if is_head and not self._is_message_complete:
             fields = dict(self.headers)
             length = None if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
@@ -479,22 +496,4 @@ class WebSocketConnection(Connection, WebSocketsSansIOProtocol):
 
 
 def _store_connection(scope: object, connection: Connection) -> None:
-    cast("dict[str, object]", scope)[_SCOPE_KEY] = connection
-
-
-def find_connection(scope: Mapping[str, Any]) -> Connection | None:
-    """Return the connection of an ASGI scope, or None if another server made the scope."""
-    connection = scope.get(_SCOPE_KEY)
-    return connection if isinstance(connection, Connection) else None
-
-
-def get_connection(scope: Mapping[str, Any], kind: type[T]) -> T:
-    """Return the connection of an ASGI scope.
-
-    Raises:
-        RuntimeError: the server does not run on `HttpConnection` and `WebSocketConnection`.
-    """
-    connection = scope.get(_SCOPE_KEY)
-    if not isinstance(connection, kind):
-        raise RuntimeError("the server must run on HttpConnection and WebSocketConnection")
-    return connection
+    cast("dict[str, object]", scope)[SCOPE_KEY] = connection

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from farsteer.server.uvicorn_protocols import Connection, get_connection
+from farsteer.server.scopes import get_connection
+from farsteer.server.uvicorn_protocols import Connection
 
 _CLOSE_SECONDS = 2.0
 NORMAL_CLOSURE = 1000

@@ -38,7 +38,7 @@ FORMAT = 1
 DATABASES = ("runner.db", "hub.db")
 """In the order of their snapshots."""
 FILES = (
-    "token", "jwt.key", "machine-id", "machine.key", "login.json", "hub.toml", "runner.toml",
+    "token", "jwt.key", "machine-id", "machine.key", "login.json", "hub.toml", "runner.toml", "config.toml",
 )  # fmt: skip
 AGENTS = "agents"
 """The directory of the adapters' own files."""

@@ -285,23 +285,44 @@ async def test_a_short_message_does_not_overtake_a_long_one_of_its_session(
     hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await create(hub, runner)
-    send, passed = MemoryTransport[ToRunner, ToHub].send, asyncio.Event()
+    send, send_soon = MemoryTransport[ToRunner, ToHub].send, MemoryTransport[ToRunner, ToHub].send_soon
+    passed = asyncio.Event()
     arrived: list[str] = []
+
+    def record(message: ToRunner) -> None:
+        if isinstance(message, Call) and isinstance(message.command, Send):
+            arrived.append(message.command.item.text.strip("."))
+            if message.session == other:
+                passed.set()
 
     async def send_slowly(self: MemoryTransport[ToRunner, ToHub], message: ToRunner) -> None:
         if isinstance(message, Call) and isinstance(message.command, Send):
-            if message.command.item.text == "long":
+            if message.command.item.text.startswith("long"):
                 await passed.wait()
-            arrived.append(message.command.item.text)
-            if message.session == other:
-                passed.set()
+            record(message)
         await send(self, message)
 
+    def send_at_once(self: MemoryTransport[ToRunner, ToHub], message: ToRunner) -> bool:
+        record(message)
+        return send_soon(self, message)
+
     monkeypatch.setattr(MemoryTransport, "send", send_slowly)
-    for session, text in ((session_id, "long"), (session_id, "short"), (other, "other")):
+    monkeypatch.setattr(MemoryTransport, "send_soon", send_at_once)
+    long = "long" + "." * 10_000
+    for session, text in ((session_id, long), (session_id, "short"), (other, "other")):
         await hub.messages.send(ME, session, SendMessage(text=text))
     await eventually(lambda: len(arrived) == 3)
     assert arrived == ["other", "long", "short"]
+
+
+async def test_a_message_that_is_not_answered_in_time_is_offered_again(
+    hub: Hub, runner: ScriptedRunner, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_links, "CALL_SECONDS", 0.02)
+    runner.answers[Send] = silent
+    sent = await hub.messages.send(ME, session_id, SendMessage(text="one"))
+    again = await runner.wait_for(Send, 2)
+    assert [command.item.id for command in again] == [sent.id] * len(again)
 
 
 async def test_a_call_does_not_time_out_while_its_reply_arrives(

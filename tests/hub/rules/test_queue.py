@@ -7,10 +7,9 @@ from msgspec.structs import replace
 
 from farsteer.core.errors import Conflict, ErrorCode, FarsteerError
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import Delivery, ItemState, QueueItem, QueueRef
+from farsteer.core.queue import Delivery, ItemState, QueueChange, QueueItem, QueueRef
 from farsteer.hub.rules.queue import (
     ItemAction,
-    QueueChange,
     QueuedTotals,
     QueueLimits,
     StoredItem,

@@ -12,10 +12,9 @@ from farsteer.core.approvals import Approval, ApprovalKind
 from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.queue import ItemState, QueueItem, QueueRef
+from farsteer.core.queue import ItemState, QueueChange, QueueItem, QueueRef
 from farsteer.core.session import Fork, SessionSpec, SessionState, Usage, Worktree
 from farsteer.core.wire import encode, to_builtins
-from farsteer.hub.rules.queue import QueueChange
 from farsteer.hub.rules.view import (
     FIELDS,
     FromRow,
@@ -40,6 +39,7 @@ NEW_VALUES: dict[str, object] = {
     "effort": ReasoningEffort.HIGH,
     "worktree": Worktree(base="/b", path="/p", branch="b", name="n"),
     "native_id": "n",
+    "in_terminal": True,
     "turn_id": "t",
     "approvals": (Approval(id="a", kind=ApprovalKind.PERMISSION, title="may I?", created_at=1),),
     "usage": Usage(input_tokens=3),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farsteer.core import events as ev
-from farsteer.core.api import CreateSession
+from farsteer.core.api import CreateSession, SessionCreated
 from farsteer.core.commands import Create, Delete, Send
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, Forbidden, Unprocessable
 from farsteer.core.ids import new_id
@@ -45,16 +45,43 @@ async def test_the_request_reaches_the_runner(hub: Hub, runner: ScriptedRunner) 
         ME,
         ask(
             runner, agent="claude", yolo=True, model_mode="opus", source="  ci  ", claude_agent="reviewer",
-            openrouter_model="a/b", permission_timeout=5.0,
+            permission_timeout=5.0,
         ),
     )  # fmt: skip
     await hub.sessions.create(ME, ask(runner, model_mode="default", source="   ", permission_mode="plan"))
     first, second = (command.spec for command in runner.commands(Create))
     assert (first.agent, first.permission_mode, first.model) == ("claude", PermissionMode.YOLO, "opus")
     assert (first.source, first.permission_timeout) == ("ci", 5.0)
-    assert first.options == {"claudeAgent": "reviewer", "openrouterModel": "a/b"}
+    assert first.options == {"claudeAgent": "reviewer"}
     assert (second.agent, second.model, second.source) == (None, None, "external-api")
     assert second.permission_mode == "plan"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"worktree_name": "x"}, "worktreeName"),
+        ({"openrouter_model": "a/b", "model": "c"}, "openrouterModel"),
+        ({"openrouter_model": "a/b", "model_mode": "opus"}, "openrouterModel"),
+    ],
+)
+async def test_a_field_without_effect_is_refused(
+    hub: Hub, runner: ScriptedRunner, fields: dict[str, Any], field: str
+) -> None:
+    refused = failed(await hub.sessions.create(ME, ask(runner, **fields)), 400)
+    assert (refused.error.code, refused.error.details) == (ErrorCode.FIELD_NOT_USED, {"field": field})
+
+
+async def test_a_session_gets_the_id_that_the_caller_has_chosen(hub: Hub, runner: ScriptedRunner) -> None:
+    chosen = new_id()
+    created = await hub.sessions.create(ME, ask(runner, session_id=chosen))
+    assert isinstance(created, SessionCreated)
+    assert created.session_id == chosen == runner.commands(Create)[-1].spec.id
+    taken = failed(await hub.sessions.create(ME, ask(runner, session_id=chosen)), 409)
+    assert taken.error.code is ErrorCode.SESSION_ID_TAKEN
+    await hub.sessions.delete(ME, chosen)
+    failed(await hub.sessions.create(ME, ask(runner, session_id=chosen)), 409)
+    assert failed(await hub.sessions.create(ME, ask(runner, session_id="x")), 400).error.code == "invalid_id"
 
 
 async def test_unknown_and_offline_machines_give_different_errors(hub: Hub) -> None:

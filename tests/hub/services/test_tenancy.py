@@ -14,6 +14,7 @@ from farsteer.core.api import (
     RenameSession,
     RewindSession,
     SendMessage,
+    SwitchAgent,
     Typing,
 )
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
@@ -39,6 +40,9 @@ ATTEMPTS: dict[str, Attempt] = {
     "sessions.stop": lambda hub, who, session, _, __: hub.sessions.stop(who, session),
     "sessions.resume": lambda hub, who, session, _, __: hub.sessions.resume(who, session),
     "sessions.configure": lambda hub, who, session, _, __: hub.sessions.configure(who, session, model="x"),
+    "sessions.switch_agent": lambda hub, who, session, _, __: hub.sessions.switch_agent(
+        who, session, SwitchAgent(agent="x")
+    ),
     "messages.queue": lambda hub, who, session, _, __: hub.messages.queue(who, session),
     "messages.cancel": lambda hub, who, session, item, __: hub.messages.cancel(who, session, item),
     "messages.send_now": lambda hub, who, session, item, __: hub.messages.send_now(who, session, item),

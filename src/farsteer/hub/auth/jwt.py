@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LIFETIME_MS = 15 * 60 * 1000
 _MAX_CACHED = 4096
+_DOTS = 2
 _MAX_LENGTH = 8192
 
 
@@ -104,6 +105,9 @@ class JwtCodec:
 
         if len(token) > _MAX_LENGTH:
             raise Unauthorized("invalid token")
+        if token.count(".") != _DOTS:
+            # Most likely an access token, which is only ever sent to one place.
+            raise Unauthorized("this is not a JWT: POST /api/auth exchanges an access token for one")
         try:
             claims: dict[str, Any] = jwt.decode(token, self._key, algorithms=["HS256"]).claims
             return msgspec.convert(claims, Claims)

@@ -125,6 +125,18 @@ class Tokens:
             raise _revoked()
         return caller
 
+    def expiry(self, token_id: str) -> int | None:
+        """Return when an access token expires, or None if it never does. A JWT of it expires earlier.
+
+        Raises Unauthorized if the token was revoked or has expired.
+        """
+        if token_id == self._owner_id:
+            return None
+        row = self._cache.get(token_id)
+        if row is None:
+            raise _revoked()
+        return row.expires_at
+
     def is_valid(self, token_id: str) -> bool:
         """Return whether the token is the owner's, or one that is neither revoked nor expired."""
         return token_id == self._owner_id or token_id in self._cache
@@ -205,7 +217,7 @@ class Tokens:
             raise Conflict(f"this namespace has {MAX_TOKENS} tokens already; revoke some")
         secret = PREFIX + secrets.token_urlsafe(32)
         now = self._clock()
-        expiries = [self._expiry(caller)]
+        expiries = [None if caller.owner else self.expiry(caller.token_id)]
         if request.expires_in is not None:
             expiries.append(now + request.expires_in * 1000)
         row = TokenRow(
@@ -223,15 +235,6 @@ class Tokens:
         except NotFound:
             raise _revoked() from None
         return TokenCreated(token=_token_view(row), secret=secret)
-
-    def _expiry(self, caller: Caller) -> int | None:
-        """Return when the caller's token expires, or None. The caller's own expiry is that of its JWT."""
-        if caller.owner:
-            return None
-        row = self._cache.get(caller.token_id)
-        if row is None:
-            raise _revoked()
-        return row.expires_at
 
     async def list(self, caller: Caller) -> TokensResponse:
         caller.require(Scope.ADMIN)

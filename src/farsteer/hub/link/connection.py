@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from farsteer.core.capabilities import AgentModels
 from farsteer.core.clock import now_ms
 from farsteer.core.commands import Command, Create, Delete, Send
 from farsteer.core.errors import ErrorCode, FarsteerError, MachineOffline, Unavailable
 from farsteer.core.ids import is_uuid
+from farsteer.core.queue import QueueItem
 from farsteer.core.text import clean_line
 from farsteer.core.wire import encode
 from farsteer.hub.feed import Feed, sync_event
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.rules.bounds import bounded_reply, bounded_state
+from farsteer.hub.rules.bounds import bounded_models, bounded_reply, bounded_state
 from farsteer.hub.rules.entry_check import check_deltas, check_entries
 from farsteer.hub.store.base import AppendResult, AppendStatus, ConnectedMachine, Store
 from farsteer.link.messages import (
@@ -54,6 +59,10 @@ _MAX_BYTES = 32 * 1024 * 1024
 _REPORT_SECONDS = 60.0
 _MAX_PROBLEM = 500
 
+_SHORT_TEXT = 1000
+_DEADLINE_SECONDS = 1.0
+"""How often it is checked which offers were not answered in time."""
+
 _CHECKED_BYTES = 256 * 1024
 """How much of a batch is checked at a time."""
 
@@ -73,13 +82,16 @@ class _PendingCall(Struct):
     result: asyncio.Future[Reply]
     reply: Reply | None = None
     """The runner's reply while the events that it refers to are not committed."""
+    timeout: float = math.inf
+    deadline: float = math.inf
+    """When an offer fails. Whoever waits for the reply to a call has a timeout of their own."""
 
 
 class _Order(Struct):
     """Lets the messages of a session be sent one after the other."""
 
     lock: asyncio.Lock
-    users: int = 0
+    tasks: set[asyncio.Task[None]] = msgspec.field(default_factory=set[asyncio.Task[None]])
 
 
 class RunnerConnection:
@@ -105,6 +117,7 @@ class RunnerConnection:
         self.released = False
         self._has_unknown = False
         """A message that one of the two ends does not know was sent, and logged."""
+        self._loop = asyncio.get_running_loop()
         self._transport = transport
         self._namespace = namespace
         self._machine_id = machine_id
@@ -114,6 +127,8 @@ class RunnerConnection:
         self._idle_timeout = idle_timeout
         self._receiver = IdleTimeoutReceiver(transport, idle_timeout)
         self._calls: dict[int, _PendingCall] = {}
+        self._replied: dict[str, list[_PendingCall]] = {}
+        """By session: calls whose reply waits for the commit of its events."""
         self._call_ids = itertools.count(1)
         self._orders: dict[str, _Order] = {}
         self._stored_seq: dict[str, int] = {}
@@ -160,7 +175,12 @@ class RunnerConnection:
         """Serve the runner until the connection ends. Raises LinkClosed, or what made it fail."""
         tasks = [
             asyncio.create_task(work)
-            for work in (self._receive(), self._receiver.watch(), self._acknowledge())
+            for work in (
+                self._receive(),
+                self._receiver.watch(),
+                self._acknowledge(),
+                self._check_deadlines(),
+            )
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -199,13 +219,9 @@ class RunnerConnection:
             self._sessions.discard(session_id)
             self._deletes_sent.add(session_id)
         id = next(self._call_ids)
-        call = self._calls[id] = _PendingCall(session_id, asyncio.get_running_loop().create_future())
+        call = self._calls[id] = _PendingCall(session_id, self._loop.create_future())
         try:
-            message = Call(id=id, session=session_id, command=command)
-            if isinstance(command, Send):
-                await self._send_in_order(message)
-            else:
-                await self._send(message)
+            await self._send(Call(id=id, session=session_id, command=command))
             reply = await self._reply(id, call, timeout)
         except LinkClosed:
             raise MachineOffline from None
@@ -215,39 +231,73 @@ class RunnerConnection:
             self._sessions.add(session_id)
         return reply
 
+    def offer(self, session_id: str, item: QueueItem, timeout: float) -> asyncio.Future[Reply]:
+        """Send a person's message, after the earlier ones of its session. Returns the runner's reply, as `call` does.
+
+        There may be thousands in a second, so a short one needs neither a task nor a timer.
+        """
+        id = next(self._call_ids)
+        result: asyncio.Future[Reply] = self._loop.create_future()
+        result.add_done_callback(lambda _: self._calls.pop(id, None))
+        call = self._calls[id] = _PendingCall(session_id, result, timeout=timeout)
+        message = Call(id=id, session=session_id, command=Send(item=item))
+        is_short = not item.attachments and len(item.text) <= _SHORT_TEXT
+        if not self.ready:
+            result.set_exception(MachineOffline())
+        elif is_short and session_id not in self._orders and self._transport.send_soon(message):
+            call.deadline = self._loop.time() + timeout
+        else:
+            order = self._orders.setdefault(session_id, _Order(asyncio.Lock()))
+            order.tasks.add(self._loop.create_task(self._send_in_order(message, call, order)))
+        return result
+
+    async def _send_in_order(self, message: Call, call: _PendingCall, order: _Order) -> None:
+        """Send a person's message after the earlier ones of the session: a short one would overtake a long one."""
+        try:
+            async with order.lock:
+                await self._send(message)
+            call.deadline = self._loop.time() + call.timeout
+        except Exception as error:  # noqa: BLE001
+            if not call.result.done():
+                call.result.set_exception(MachineOffline() if isinstance(error, LinkClosed) else error)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            order.tasks.discard(task)
+            if not order.tasks:
+                del self._orders[call.session_id]
+
+    async def _check_deadlines(self) -> NoReturn:
+        """Let messages fail that were offered and not answered in time, unless something still arrives."""
+        while True:
+            await asyncio.sleep(_DEADLINE_SECONDS)
+            now = self._loop.time()
+            for id, call in self._calls.items():
+                if call.deadline <= now and not call.result.done() and not self._is_arriving(id, call):
+                    call.result.set_exception(_no_answer(call.timeout))
+
+    def _is_arriving(self, id: int, call: _PendingCall) -> bool:
+        """Return whether the reply to a call, or what it waits for, has made progress lately."""
+        awaited = id if call.reply is None else None
+        return self._transport.is_arriving(awaited, self._loop.time() - self._idle_timeout)
+
     async def report_claim(self, host: str) -> None:
         """Tell the runner that another one with its identity was refused."""
         if self.ready and self.protocol >= 3:
             await self._send(IdentityClaimed(host=host))
 
     async def _reply(self, id: int, call: _PendingCall, timeout: float) -> Reply:
-        loop = asyncio.get_running_loop()
         while True:
             try:
                 async with asyncio.timeout(timeout):
                     return await call.result
             except TimeoutError:
-                awaited = id if call.reply is None else None
-                if not self._transport.is_arriving(awaited, loop.time() - self._idle_timeout):
-                    raise Unavailable(
-                        f"the machine did not answer within {timeout:g} s", code=ErrorCode.TIMEOUT
-                    ) from None
+                if not self._is_arriving(id, call):
+                    raise _no_answer(timeout) from None
             if not self.ready:
                 raise MachineOffline
-            call.result = loop.create_future()  # the timeout has cancelled the other one
+            call.result = self._loop.create_future()  # the timeout has cancelled the other one
             self._complete(call)
-
-    async def _send_in_order(self, call: Call) -> None:
-        """Send a person's message after the earlier ones of the session: a short one would overtake a long one."""
-        order = self._orders.setdefault(call.session, _Order(asyncio.Lock()))
-        order.users += 1
-        try:
-            async with order.lock:
-                await self._send(call)
-        finally:
-            order.users -= 1
-            if not order.users:
-                del self._orders[call.session]
 
     async def _send(self, message: ToRunner) -> None:
         """Send a message. A runner that reads nothing within the idle timeout is disconnected, see `run`."""
@@ -271,6 +321,7 @@ class RunnerConnection:
                 case Ping():
                     await self._send(Pong())
                     await self._record_problem(message.problem)
+                    await self._record_models(message.models)
                 case Goodbye():
                     self.released = True
                     raise LinkClosed("the runner has ended")
@@ -290,6 +341,15 @@ class RunnerConnection:
             await self._store.set_machine_problem(self._namespace, self._machine_id, text or None)
         except FarsteerError as error:
             _logger.warning("machine %s: its problem was not stored: %s", self._machine_id, error)
+
+    async def _record_models(self, models: AgentModels) -> None:
+        """Show the models that agents of the machine have listed since it connected."""
+        if not models:
+            return
+        try:
+            await self._store.set_agent_models(self._namespace, self._machine_id, bounded_models(models))
+        except FarsteerError as error:
+            _logger.warning("machine %s: its models were not stored: %s", self._machine_id, error)
 
     async def _handle_unknown(self, message: UnknownMessage | Unsupported) -> None:
         """One end is newer than the other. The link goes on without what only one of them knows."""
@@ -417,9 +477,8 @@ class RunnerConnection:
         return any(call.session_id == session_id for call in self._calls.values())
 
     def _complete_calls(self, session_id: str) -> None:
-        for call in self._calls.values():
-            if call.session_id == session_id:
-                self._complete(call)
+        for call in self._replied.pop(session_id, ()):
+            self._complete(call)
 
     def _complete(self, call: _PendingCall) -> None:
         """Return the reply to the caller if its events are committed, so that the caller can read what it changed."""
@@ -428,3 +487,9 @@ class RunnerConnection:
             return
         if reply.seq <= self._stored_seq.get(call.session_id, 0):
             call.result.set_result(reply)
+        else:
+            self._replied.setdefault(call.session_id, []).append(call)
+
+
+def _no_answer(seconds: float) -> Unavailable:
+    return Unavailable(f"the machine did not answer within {seconds:g} s", code=ErrorCode.TIMEOUT)

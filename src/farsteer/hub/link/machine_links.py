@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Protocol
 
 from farsteer.core.commands import Command, Create, Delete, Rewind
 from farsteer.core.errors import IdentityInUse, MachineOffline
+from farsteer.core.queue import QueueItem
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.rules.lease import LeaseClaim
 from farsteer.hub.store.base import ConnectedMachine, Store
@@ -32,6 +34,8 @@ class MachineLink(Protocol):
     """Whether the runner has said that it ends."""
 
     async def call(self, session_id: str, command: Command, timeout: float) -> Reply: ...
+
+    def offer(self, session_id: str, item: QueueItem, timeout: float) -> asyncio.Future[Reply]: ...
 
     async def report_claim(self, host: str) -> None: ...
 
@@ -82,6 +86,18 @@ class MachineLinks:
         if reply.error is not None:
             raise reply.error.to_error()
         return reply
+
+    def offer(
+        self, namespace: str, machine_id: str, session_id: str, item: QueueItem
+    ) -> asyncio.Future[Reply]:
+        """Send a person's message to a session, after the earlier ones. Returns the reply, as `request` does.
+
+        Raises MachineOffline.
+        """
+        link = self._links.get((namespace, machine_id))
+        if link is None:
+            raise MachineOffline
+        return link.offer(session_id, item, CALL_SECONDS)
 
     def delete_session(self, namespace: str, machine_id: str, session_id: str) -> None:
         """Have the runner delete a session, in the background. A runner that is offline is told when it connects."""

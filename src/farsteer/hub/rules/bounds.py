@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from farsteer.core.capabilities import AgentInfo, MachineInfo
+from farsteer.core.capabilities import AgentInfo, AgentModels, MachineInfo
 from farsteer.core.errors import AgentError, ErrorCode, ErrorRecord
 from farsteer.core.events import SlashCommand
 from farsteer.core.foreign import HeldSession
@@ -69,8 +69,17 @@ def _bounded_agent(agent: AgentInfo) -> AgentInfo:
         install=_optional_line(agent.install, _MESSAGE),
         login=_optional_line(agent.login, _MESSAGE),
         warning=_optional_line(agent.warning, _MESSAGE),
-        models=tuple(model[:_NAME] for model in agent.models[:_MODELS]),
+        models=_bounded_names(agent.models),
     )
+
+
+def bounded_models(models: AgentModels) -> dict[str, tuple[str, ...]]:
+    """Return the models that a machine names for its agents."""
+    return {name: _bounded_names(names) for name, names in list(models.items())[:_AGENTS]}
+
+
+def _bounded_names(models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(model[:_NAME] for model in models[:_MODELS])
 
 
 def bounded_sessions(sessions: Mapping[str, int]) -> dict[str, int]:

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from farsteer.core.errors import Conflict, ErrorCode, RateLimited, TooLarge
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import CompactItem, Delivery, ItemState, Queue, QueueItem, too_late
-from farsteer.core.wire import WireStruct
+from farsteer.core.queue import Delivery, ItemState, Queue, QueueChange, QueueItem, too_late
 
 NOT_CLAIMED = 0
 RELEASED = -1
@@ -47,18 +46,6 @@ class StoredItem(Struct, frozen=True):
     """Its summary; `item.state` is its current state."""
     claimed_by: int = NOT_CLAIMED
     """The last link that claimed it."""
-
-
-class QueueChange(WireStruct):
-    """What became of one message of the queue, as `session-updated` tells it."""
-
-    id: str
-    state: ItemState | None = None
-    """None if it left the queue with an outcome that the log has."""
-    position: int | None = None
-    """Its place in the queue now. None if it left."""
-    item: CompactItem | None = None
-    """The summary of a message that clients do not know yet, or that has changed."""
 
 
 class ItemAction(Enum):

@@ -16,10 +16,10 @@ from msgspec.structs import fields, replace
 from farsteer.core.api import ForkedFrom, SessionView
 from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
-from farsteer.core.queue import ItemState, QueueItem
+from farsteer.core.queue import ItemState, QueueChange, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.core.wire import encode
-from farsteer.hub.rules.queue import QueueChange, combined_queue, queue_changes
+from farsteer.hub.rules.queue import combined_queue, queue_changes
 
 SHORT_QUEUE = 1
 """An update has the whole queue, in summaries, if it is not longer than this."""
@@ -112,6 +112,7 @@ FIELDS: Mapping[str, FromRow | FromState] = {
     "forked_from": FromRow(_forked_from),
     "mcp_servers": FromRow(_mcp_server_names),
     "additional_directories": FromRow(attrgetter("spec.additional_directories")),
+    "in_terminal": FromState("in_terminal"),
 }
 
 

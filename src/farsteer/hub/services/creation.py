@@ -15,7 +15,7 @@ from farsteer.core.api import CreateSession, LogLineView, SessionCreated
 from farsteer.core.clock import now_ms
 from farsteer.core.commands import Create
 from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline
-from farsteer.core.ids import new_id
+from farsteer.core.ids import check_id, new_id
 from farsteer.core.mcp import find_fault
 from farsteer.core.modes import requested_mode
 from farsteer.core.queue import QueueItem
@@ -246,12 +246,22 @@ def _requested_spec(request: CreateSession) -> SessionSpec:
     servers = tuple(server.server() for server in request.mcp_servers)
     if (fault := find_fault(servers)) is not None:
         raise BadRequest(fault)
+    if request.worktree_name is not None and request.session_type is not SessionType.WORKTREE:
+        raise BadRequest(
+            "worktreeName needs sessionType worktree", code=ErrorCode.FIELD_NOT_USED, field="worktreeName"
+        )
     options = {"claudeAgent": request.claude_agent, "openrouterModel": request.openrouter_model}
     model = request.model
     if model is None and request.model_mode != "default":
         model = request.model_mode
+    if model is not None and request.openrouter_model is not None:
+        raise BadRequest(
+            "openrouterModel and model both name the model",
+            code=ErrorCode.FIELD_NOT_USED,
+            field="openrouterModel",
+        )
     return SessionSpec(
-        id=new_id(),
+        id=new_id() if request.session_id is None else check_id(request.session_id, "sessionId"),
         machine_id=request.machine_id,
         directory=request.directory,
         agent=request.agent,
@@ -266,4 +276,5 @@ def _requested_spec(request: CreateSession) -> SessionSpec:
         options={name: value for name, value in options.items() if value is not None},
         mcp_servers=servers,
         additional_directories=tuple(request.additional_directories),
+        terminal=request.terminal,
     )

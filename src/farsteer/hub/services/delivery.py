@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from typing import Any
 
 from msgspec import Struct
 
-from farsteer.core import commands
 from farsteer.core.errors import ErrorCode, FarsteerError, NotFound
 from farsteer.core.queue import QueueItem
 from farsteer.hub.link.machine_links import MachineLinks
 from farsteer.hub.services.outcomes import OutcomeReports
 from farsteer.hub.store.base import AcceptedItem, Claim, Store
 from farsteer.hub.tasks import BackgroundTasks, FailureLog, retry_delay
+from farsteer.link.messages import Reply
 
 _logger = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class MessageDelivery:
 
 
 class _SessionDelivery:
-    """Delivers the messages of one session: at most one task that claims, one timer, and a task per message offered.
+    """Delivers the messages of one session: at most one task that claims and one timer.
 
     After a failure it cannot know what the runner has. Then everything accepted is offered again, at first one message
     at a time, until the runner answers.
@@ -155,8 +156,8 @@ class _SessionDelivery:
         self._link_id = self._current_link_id()
         self._requested = False
         self._claiming: asyncio.Task[None] | None = None
-        self._offers: dict[str, asyncio.Task[None]] = {}
-        """By the id of the item."""
+        self._offers: dict[str, asyncio.Future[Any]] = {}
+        """By the id of the item: the runner's reply, then the task that handles it if there is something to do."""
         self._timer: asyncio.TimerHandle | None = None
         self._failures = 0
         """How many attempts in a row failed."""
@@ -191,18 +192,23 @@ class _SessionDelivery:
 
     def offer(self, item: QueueItem) -> None:
         try:
-            self._offers[item.id] = self._delivery.tasks.spawn(
-                self._offer(item), f"delivery of message {item.id}"
+            address = self.address
+            reply = self._delivery.links.offer(
+                address.namespace, address.machine_id, address.session_id, item
             )
         except Exception as error:  # noqa: BLE001
             self._fail(error)
+        else:
+            self._offers[item.id] = reply
+            reply.add_done_callback(lambda reply: self._receive(item, reply))
 
     async def wait(self) -> None:
         """Wait until the runner has answered what is accepted by now."""
         if self._claiming is not None:
             await asyncio.wait([self._claiming])
-        if self._offers:
-            await asyncio.wait([*self._offers.values()])
+        ids = {*self._offers}
+        while waiting := [self._offers[id] for id in ids if id in self._offers]:
+            await asyncio.wait(waiting)
 
     async def _claim(self) -> None:
         try:
@@ -240,24 +246,41 @@ class _SessionDelivery:
             if item.id not in self._offers:
                 self.offer(item)
 
-    async def _offer(self, item: QueueItem) -> None:
+    def _receive(self, item: QueueItem, answer: asyncio.Future[Reply]) -> None:
+        """Handle the answer to an offer: at once if it is that the runner has the message."""
+        error = answer.exception()
+        if error is None and answer.result().error is None and answer.result().result is None:
+            self._failures = 0
+            self._end_offer(item)
+            return
+        try:
+            self._offers[item.id] = self._delivery.tasks.spawn(
+                self._handle(item, answer), f"delivery of message {item.id}"
+            )
+        except Exception as failure:  # noqa: BLE001
+            self._fail(failure)
+            self._end_offer(item)
+
+    async def _handle(self, item: QueueItem, answer: asyncio.Future[Reply]) -> None:
         address = self.address
         try:
-            reply = await self._delivery.links.call(
-                address.namespace, address.machine_id, address.session_id, commands.Send(item=item)
+            reply = answer.result()
+            if reply.error is not None:
+                raise reply.error.to_error()
+            await self._delivery.outcomes.record(
+                address.namespace, address.machine_id, address.session_id, item.id, reply.result
             )
-            if reply.result is not None:
-                await self._delivery.outcomes.record(
-                    address.namespace, address.machine_id, address.session_id, item.id, reply.result
-                )
             self._failures = 0
         except FarsteerError as error:
             await self._judge(item, error)
         except Exception as error:  # noqa: BLE001
             self._fail(error)
         finally:
-            del self._offers[item.id]
-            self._go_on()
+            self._end_offer(item)
+
+    def _end_offer(self, item: QueueItem) -> None:
+        del self._offers[item.id]
+        self._go_on()
 
     async def _judge(self, item: QueueItem, error: FarsteerError) -> None:
         """Give a message that the runner provably did not take its outcome, or offer it again."""

@@ -15,10 +15,13 @@ class Machines:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def list(self, caller: Caller) -> MachinesResponse:
-        """Return all machines of the namespace, active ones first."""
+    async def list(self, caller: Caller, *, active: bool | None = None) -> MachinesResponse:
+        """Return the machines of the namespace, active ones first; with `active` only those that are, or are not."""
         caller.require(Scope.READ)
-        return MachinesResponse(machines=await self._store.list_machines(caller.namespace))
+        machines = await self._store.list_machines(caller.namespace)
+        if active is not None:
+            machines = [machine for machine in machines if machine.active is active]
+        return MachinesResponse(machines=machines)
 
     async def get(self, caller: Caller, machine_id: str) -> MachineView:
         caller.require(Scope.READ)
@@ -69,6 +72,7 @@ class Machines:
                         install=info.install,
                         login=info.login,
                         warning=info.warning,
+                        models=info.models,
                     )
                 )
         return AgentsResponse(agents=sorted(agents.values(), key=_sort_key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from farsteer.core.api import OnlineUser, OnlineUsersResponse, Typing
+from farsteer.core.api import OnlineUser, OnlineUsersResponse, Typing, UserTyping
 from farsteer.core.clock import now_ms
 from farsteer.core.commands import Prewarm
 from farsteer.core.errors import FarsteerError
@@ -54,13 +54,13 @@ class Presence:
             self._prewarming.add(row.id)
             self._tasks.spawn(self._prewarm(row), f"prewarming of session {row.id}")
         client = request.client_id or caller.client_id or ""
-        typing = {
-            "email": caller.name,
-            "clientId": client,
-            "text": request.text,
-            "updatedAt": now_ms(),
-            "identity": caller.identity,
-        }
+        typing = UserTyping(
+            email=caller.name,
+            client_id=client,
+            text=request.text,
+            updated_at=now_ms(),
+            identity=caller.identity,
+        )
         # With the token, because any other could claim the same client id and replace this event.
         key = f"{session_id}:{caller.token_id}:{client}"
         self._publish(caller.namespace, "typing-changed", session_id, typing, key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from farsteer.core import commands
-from farsteer.core.api import CreateSession, Done, RenameSession, SessionsResponse, SessionView
+from farsteer.core.api import CreateSession, Done, RenameSession, SessionsResponse, SessionView, SwitchAgent
 from farsteer.core.errors import BadRequest
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import is_uuid
@@ -120,6 +120,12 @@ class Sessions:
             permission_mode=permission_mode, model=model, effort=effort, identity=caller.identity
         )
         return await self._call(caller, session_id, change)
+
+    async def switch_agent(self, caller: Caller, session_id: str, request: SwitchAgent) -> Done:
+        """Go on with another agent that shares its conversations with the present one."""
+        caller.require(Scope.WRITE)
+        command = commands.SwitchAgent(agent=request.agent, model=request.model, identity=caller.identity)
+        return await self._call(caller, session_id, command)
 
     async def _interrupt(
         self, caller: Caller, session_id: str, command: commands.Abort | commands.Stop

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
 from farsteer.core.approvals import Outcome
-from farsteer.core.capabilities import MachineInfo
+from farsteer.core.capabilities import AgentModels, MachineInfo
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import SessionStatus
 from farsteer.core.identity import Identity
@@ -466,11 +466,12 @@ class Store(ForeignSessionStore, RecoveryStore, Protocol):
 
     async def release_machine(self, namespace: str, machine_id: str) -> None:
         """Take the lease of a machine's runner back, which is gone for good. Raises Conflict if it is connected."""
-        ...
 
     async def set_machine_problem(self, namespace: str, machine_id: str, problem: str | None) -> None:
         """Store what keeps a machine from working. Its next connection begins without one."""
         ...
+
+    async def set_agent_models(self, namespace: str, machine_id: str, models: AgentModels) -> None: ...
 
     async def list_machines(self, namespace: str) -> list[MachineView]:
         """Return the active ones first."""

@@ -154,6 +154,24 @@ class AccessContracts(StoreContracts):
         assert (await harness.store.get_machine(NAMESPACE, harness.machine.id)).problem is None
 
     @contract
+    async def test_the_models_of_an_agent_are_told_once(self, harness: StoreHarness) -> None:
+        agent = AgentInfo(name="demo", title="Demo", available=True)
+        harness.machine = replace(harness.machine, agents=(agent,))
+        await harness.connect()
+        before = len(harness.published_about(harness.machine.id, "machine-updated"))
+        for namespace, models in (
+            (NAMESPACE, ("a", "b")),
+            (NAMESPACE, ("a", "b")),
+            (OTHER_NAMESPACE, ("c",)),
+        ):
+            await harness.store.set_agent_models(
+                namespace, harness.machine.id, {"demo": models, "nobody": ("x",)}
+            )
+        assert len(harness.published_about(harness.machine.id, "machine-updated")) == before + 1
+        found = (await harness.store.get_machine(NAMESPACE, harness.machine.id)).agents
+        assert found == (replace(agent, models=("a", "b")),)
+
+    @contract
     async def test_a_connecting_machine_learns_what_is_stored_deleted_and_unknown(
         self, harness: StoreHarness
     ) -> None:

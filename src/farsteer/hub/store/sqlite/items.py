@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from farsteer.core.errors import NotFound
 from farsteer.core.events import QueueUpdate
-from farsteer.core.queue import Delivery, ItemState, Queue, QueueItem, compact, summarize, without_data
+from farsteer.core.queue import (
+    CompactItem,
+    Delivery,
+    ItemState,
+    Queue,
+    QueueItem,
+    compact,
+    summarize,
+    without_data,
+)
 from farsteer.core.session import SessionState
 from farsteer.core.wire import decode, encode
 from farsteer.hub.rules.queue import (
@@ -43,14 +52,24 @@ from farsteer.storage.quarantine import decode_row
 # The first condition on `state` is the one of the index `items_open`: SQLite uses the index only if it is repeated.
 _SELECT = "SELECT n, state, offered, body, session_id FROM items WHERE session_id = ?"
 _SELECT_OPEN = f"{_SELECT} AND state IN ('accepted', 'queued', 'handed_over') ORDER BY n LIMIT ?"
+_SELECT_STATE = (
+    "SELECT n, state, EXISTS (SELECT 1 FROM item_bodies WHERE item_bodies.n = items.n) FROM items"
+    " WHERE session_id = ? AND id = ?"
+)
 _SELECT_ACCEPTED = f"{_SELECT} AND state = 'accepted' ORDER BY n"
-_SELECT_UNCLAIMED = "SELECT 1 FROM items WHERE session_id = ? AND state = 'accepted' AND offered <> ? LIMIT 1"
 _CLAIMED_BYTES = 1024 * 1024
 """How much is claimed at a time, so that what is on its way to a runner stays small."""
 _COUNT_OPEN = (
-    "SELECT count(*), coalesce(sum(size), 0) FROM items"
+    "SELECT count(*) AS messages, coalesce(sum(size), 0) AS bytes FROM items"
     " WHERE session_id = ? AND state IN ('accepted', 'queued', 'handed_over')"
 )
+# All that is needed to accept a message, in one statement. The state, which may be long, only if it is used.
+_SELECT_QUEUED = f"""
+    SELECT s.machine_id, iif(open.messages < {SHORT_QUEUE}, s.state, NULL), open.messages, open.bytes,
+        coalesce((SELECT bytes FROM queued WHERE namespace = s.namespace), 0),
+        EXISTS (SELECT 1 FROM items WHERE session_id = s.id AND state = 'accepted' AND offered <> ?)
+    FROM ({_COUNT_OPEN}) AS open JOIN sessions AS s ON s.id = ? AND s.namespace = ? AND s.phase = 'live'
+"""  # noqa: S608
 
 
 def queued_bytes(db: sqlite3.Connection, namespace: str) -> int:
@@ -59,14 +78,18 @@ def queued_bytes(db: sqlite3.Connection, namespace: str) -> int:
     return 0 if row is None else row[0]
 
 
+def read_totals(db: sqlite3.Connection, namespace: str, session_id: str) -> QueuedTotals:
+    count, size = db.execute(_COUNT_OPEN, (session_id,)).fetchone()
+    return QueuedTotals(count, size, queued_bytes(db, namespace))
+
+
 def insert(
-    tx: Transaction, namespace: str, session_id: str, item: QueueItem, limits: QueueLimits,
+    tx: Transaction, namespace: str, session_id: str, item: QueueItem, queued: QueuedTotals, limits: QueueLimits,
     claimed_by: int = NOT_CLAIMED,
-) -> int:  # fmt: skip
-    """Store a new item. Return how many are before it. Raises as `check_room` does."""
-    whole, summary = encode(item), summarize(item)
-    count, size = tx.db.execute(_COUNT_OPEN, (session_id,)).fetchone()
-    check_room(len(whole), QueuedTotals(count, size, queued_bytes(tx.db, namespace)), limits)
+) -> CompactItem:  # fmt: skip
+    """Store a new item. `queued` is what waits already. Return its summary. Raises as `check_room` does."""
+    whole, summary = encode(item), compact(summarize(item))
+    check_room(len(whole), queued, limits)
     n = tx.db.execute(
         "INSERT INTO items (id, session_id, namespace, local_id, state, offered, size, body)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -78,12 +101,12 @@ def insert(
             item.state.value,
             claimed_by,
             len(whole),
-            encode(compact(summary)),
+            encode(summary),
         ),
     ).lastrowid
-    if summary != item:
+    if summary.truncated or item.attachments:
         tx.db.execute("INSERT INTO item_bodies (n, body) VALUES (?, ?)", (n, whole))
-    return count
+    return summary
 
 
 def accept(
@@ -94,20 +117,22 @@ def accept(
     limits: QueueLimits,
     claim: Claim | None = None,
 ) -> AcceptedItem:
-    machine_id, state = _find_session(tx.db, namespace, session_id)
+    link_id = NOT_CLAIMED if claim is None else claim.link_id
+    row = tx.db.execute(_SELECT_QUEUED, (link_id, session_id, session_id, namespace)).fetchone()
+    if row is None:
+        raise NotFound("no such session")
+    machine_id, state, position, session_bytes, namespace_bytes, waits = row
     if item.local_id is not None:
         row = tx.db.execute(f"{_SELECT} AND local_id = ?", (session_id, item.local_id)).fetchone()
         if row is not None:
-            position = _position(tx.db, session_id, row[0])
-            return AcceptedItem(_stored_item(row).item, position, repeated=True, machine_id=machine_id)
+            before = _position(tx.db, session_id, row[0])
+            return AcceptedItem(_stored_item(row).item, before, repeated=True, machine_id=machine_id)
     claimed_by = None
-    if claim is not None and claim.machine_id == machine_id:
-        waits = tx.db.execute(_SELECT_UNCLAIMED, (session_id, claim.link_id)).fetchone()
-        claimed_by = claim.link_id if waits is None else None
-    position = insert(tx, namespace, session_id, item, limits, claimed_by or NOT_CLAIMED)
-    summary = summarize(item)
-    change = QueueChange(item.id, item.state, position, compact(summary))
-    _publish(tx, namespace, session_id, None if position >= SHORT_QUEUE else state, change)
+    if claim is not None and claim.machine_id == machine_id and not waits:
+        claimed_by = link_id
+    queued = QueuedTotals(position, session_bytes, namespace_bytes)
+    summary = insert(tx, namespace, session_id, item, queued, limits, claimed_by or NOT_CLAIMED)
+    _publish(tx, namespace, session_id, state, QueueChange(item.id, item.state, position, summary))
     return AcceptedItem(summary, position, repeated=False, machine_id=machine_id, claimed_by=claimed_by)
 
 
@@ -164,22 +189,30 @@ def claim(
 
 def record_update(tx: Transaction, session_id: str, update: QueueUpdate) -> None:
     """Record what the runner says about an item. It has the attachments, so their data are not kept here."""
-    row = tx.db.execute(f"{_SELECT} AND id = ?", (session_id, update.item_id)).fetchone()
+    row = tx.db.execute(_SELECT_STATE, (session_id, update.item_id)).fetchone()
     if row is None:
         return
-    n, stored = row[0], _stored_item(row).item
-    if stored.state.final and update.state.final:
+    n, stored, has_body = row[0], ItemState(row[1]), row[2]
+    if stored.final and update.state.final:
         # The log has it now. If the hub gave it another outcome before it knew of this one, the log counts.
         tx.db.execute(
             "UPDATE items SET state = ?, reason = ?, unlogged = 0 WHERE n = ? AND unlogged = 1",
             (update.state.value, update.reason, n),
         )
         return
-    state = state_after(stored.state, update)
+    state = state_after(stored, update)
     if state is None:
         return
-    _set_state(tx, update.item_id, state, update.reason)
-    if stored.state is ItemState.ACCEPTED and stored.attachments and not state.final:
+    # An outcome also removes the body and frees the room in the namespace: see the triggers in `schema`.
+    tx.db.execute("UPDATE items SET state = ?, reason = ? WHERE n = ?", (state.value, update.reason, n))
+    if has_body and stored is ItemState.ACCEPTED and not state.final:
+        _drop_attachments(tx, session_id, update.item_id, n)
+
+
+def _drop_attachments(tx: Transaction, session_id: str, item_id: str, n: int) -> None:
+    """Keep a waiting message without the data of its attachments."""
+    stored = _find(tx.db, session_id, item_id).item
+    if stored.attachments:
         whole = encode(without_data(_read_whole(tx.db, session_id, n, stored)))
         tx.db.execute("UPDATE item_bodies SET body = ? WHERE n = ?", (whole, n))
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from farsteer.core.api import MachineView
-from farsteer.core.capabilities import MachineInfo
+from farsteer.core.capabilities import AgentModels, MachineInfo
 from farsteer.core.errors import Conflict, ErrorCode, Forbidden, NotFound
 from farsteer.core.events import SessionStatus
 from farsteer.core.foreign import HeldSession
@@ -207,6 +207,21 @@ def set_problem(tx: Transaction, namespace: str, machine_id: str, problem: str |
         (problem, machine_id, namespace),
     ).rowcount
     if changed:
+        publish(tx, namespace, machine_id)
+
+
+def set_models(tx: Transaction, namespace: str, machine_id: str, models: AgentModels) -> None:
+    """Store the models of some of a machine's agents. Agents that the machine has not named are ignored."""
+    row = tx.db.execute(
+        "SELECT info FROM machines WHERE id = ? AND namespace = ?", (machine_id, namespace)
+    ).fetchone()
+    if row is None:
+        return
+    machine = decode_row(row[0], MachineInfo, "machines", machine_id, None)
+    agents = tuple(replace(agent, models=models.get(agent.name, agent.models)) for agent in machine.agents)
+    if agents != machine.agents:
+        info = encode(replace(machine, agents=agents))
+        tx.db.execute("UPDATE machines SET info = ? WHERE id = ?", (info, machine_id))
         publish(tx, namespace, machine_id)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Approval, Outcome
-from farsteer.core.errors import Conflict, NotFound
+from farsteer.core.errors import Conflict, ErrorCode, NotFound
 from farsteer.core.events import ApprovalRequested, SessionStatus, decode_entry
 from farsteer.core.foreign import HeldSession
 from farsteer.core.identity import Identity
@@ -249,8 +249,9 @@ def begin(tx: Transaction, namespace: str, spec: SessionSpec, limit: int | None)
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         (spec.id, namespace, spec.machine_id, SessionPhase.CREATING.value, tx.now, tx.now, encode(spec)),
     ).rowcount
-    if not inserted:
-        raise Conflict("a session has this id already, or had it")
+    is_foreign = tx.db.execute("SELECT 1 FROM foreign_sessions WHERE id = ?", (spec.id,)).fetchone()
+    if not inserted or is_foreign:
+        raise Conflict("a session has this id already, or had it", code=ErrorCode.SESSION_ID_TAKEN)
 
 
 def finish(
@@ -273,7 +274,8 @@ def finish(
     _write_whole_state(tx, session_id, seq, first_state(spec, known, state))
     _set_phase(tx, session_id, SessionPhase.LIVE)
     if first_message is not None:
-        items.insert(tx, namespace, session_id, first_message, limits)
+        queued = items.read_totals(tx.db, namespace, session_id)
+        items.insert(tx, namespace, session_id, first_message, queued, limits)
     view = session_view(read(tx.db, namespace, session_id))
     tx.publish(namespace, "session-added", session_id, encode(view))
     if spec.native_id is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
-from farsteer.core.capabilities import MachineInfo
+from farsteer.core.capabilities import AgentModels, MachineInfo
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import IdentityInUse
 from farsteer.core.foreign import HeldSession
@@ -422,6 +422,9 @@ class SqliteStore(StoreDatabase):
 
     async def release_machine(self, namespace: str, machine_id: str) -> None:
         await self._change(lambda tx: machines.release(tx, namespace, machine_id))
+
+    async def set_agent_models(self, namespace: str, machine_id: str, models: AgentModels) -> None:
+        await self._change(lambda tx: machines.set_models(tx, namespace, machine_id, models))
 
     async def set_machine_problem(self, namespace: str, machine_id: str, problem: str | None) -> None:
         await self._change(lambda tx: machines.set_problem(tx, namespace, machine_id, problem))

@@ -12,6 +12,10 @@ from farsteer.hub.feed import MESSAGE, SyncEvent, message_events, sync_event
 _LATEST = 0
 """The `seq` of a subject's one row of `publish_latest`; entries of a log begin at 1."""
 
+_ROW = "INTO log (namespace, type, subject, seq, created_at, body) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT {_ROW}"
+_INSERT_OR_REPLACE = f"INSERT OR REPLACE {_ROW}"
+
 
 class Transaction:
     """Runs in the writer's thread. What it publishes reaches the feed after the commit."""
@@ -41,15 +45,12 @@ class Transaction:
         self, namespace: str, session_id: str, entries: Sequence[tuple[int, bytes | Raw]]
     ) -> None:
         """Publish entries of a session's log, given as (seq, encoded entry)."""
-        first = last_cursor(self.db) + 1
-        now = self.now
-        self.db.executemany(
-            "INSERT INTO log (cursor, namespace, type, subject, seq, created_at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (cursor, namespace, MESSAGE, session_id, seq, now, body)
-                for cursor, (seq, body) in enumerate(entries, first)
-            ],
-        )
+        rows = [(namespace, MESSAGE, session_id, seq, self.now, body) for seq, body in entries]
+        if len(rows) == 1:
+            first = self.db.execute(_INSERT, rows[0]).lastrowid or 0
+        else:
+            first = last_cursor(self.db) + 1
+            self.db.executemany(_INSERT, rows)
         numbered = [(cursor, body) for cursor, (_, body) in enumerate(entries, first)]
         self.published += message_events(namespace, session_id, self.epoch, numbered)
 
@@ -57,11 +58,8 @@ class Transaction:
         self, namespace: str, type: str, subject: str, seq: int | None, payload: bytes | None
     ) -> None:
         # SQLite gives it the cursor after the last row's, before it removes a row that this one replaces.
-        cursor = self.db.execute(
-            "INSERT OR REPLACE INTO log (namespace, type, subject, seq, created_at, body)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (namespace, type, subject, seq, self.now, payload),
-        ).lastrowid
+        row = (namespace, type, subject, seq, self.now, payload)
+        cursor = self.db.execute(_INSERT_OR_REPLACE, row).lastrowid
         self.published.append(sync_event(namespace, type, subject, payload, epoch=self.epoch, cursor=cursor))
 
 
