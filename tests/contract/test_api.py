@@ -121,8 +121,6 @@ async def test_every_documented_field_is_accepted(stack: Stack, owner: Account) 
         owner,
         yolo=True,
         sessionType="simple",
-        claudeAgent="reviewer",
-        openrouterModel="vendor/model",
         permissionMode="plan",
         modelMode="default",
         modelReasoningEffort="xhigh",
@@ -131,6 +129,35 @@ async def test_every_documented_field_is_accepted(stack: Stack, owner: Account) 
     session = await owner.session(session_id)
     assert session["permissionMode"] == "plan", "a named mode wins over yolo"
     assert session["modelReasoningEffort"] == "xhigh"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("claudeAgent", "reviewer"), ("openrouterModel", "vendor/model"), ("worktreeName", "x")],
+)
+async def test_a_field_that_the_agent_does_not_use_is_refused(
+    stack: Stack, owner: Account, field: str, value: str
+) -> None:
+    (machine,) = (await owner.get_json("/api/machines"))["machines"]
+    body = {"machineId": machine["id"], "directory": stack.directory(), "agent": "demo", field: value}
+    refused = await owner.post_json("/api/sessions", body, 400)
+    assert refused["details"] == {"field": field}
+    assert refused["logs"][-1]["code"] == "field_not_used"
+
+
+async def test_a_free_uuid_is_the_id_of_the_session_everywhere(stack: Stack, owner: Account) -> None:
+    chosen = "5bd86ac3-2a1e-4c3f-9d0a-1f2e3d4c5b6a"
+    assert await stack.create(owner, sessionId=chosen) == chosen
+    assert (await owner.session(chosen))["nativeId"] == chosen
+    (machine,) = (await owner.get_json("/api/machines"))["machines"]
+    body = {
+        "machineId": machine["id"],
+        "directory": stack.directory(),
+        "agent": "demo",
+        "sessionId": chosen,
+    }
+    refused = await owner.post_json("/api/sessions", body, 409)
+    assert refused["logs"][-1]["code"] == "session_id_taken"
 
 
 async def test_the_prompt_is_the_first_message(stack: Stack, owner: Account) -> None:

@@ -425,6 +425,7 @@ async def test_a_line_that_is_not_part_of_the_protocol(client: DroidClient, line
     [
         ("nope", {}),
         ("update_session_settings", {"autonomyLevel": "bogus-level"}),
+        ("update_session_settings", {"bogusField": 1}),
         ("update_session_settings", {"reasoningEffort": "superb"}),
         ("update_session_settings", {"modelId": 7}),
         ("add_user_message", {}),

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.routing import Mount, Router, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.api import MAX_BODY
+from farsteer.core.errors import NotFound
 from farsteer.faces.acp.websocket import AcpEndpoint
 from farsteer.faces.events.app import LiveEvents
 from farsteer.faces.link import LinkEndpoint
@@ -19,6 +20,7 @@ from farsteer.link.messages import MAX_FRAME
 from farsteer.server.client_address import TrustedProxies
 from farsteer.server.guard import AllowedHosts, Guard
 from farsteer.server.limits import ServerLimits
+from farsteer.server.responses import error_response
 from farsteer.server.server import DEFAULT_PORT, listen, listener_url, run_server
 
 
@@ -39,23 +41,28 @@ class ServerConfig:
 
 def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIApp:
     """Return the application with every face, behind the request guard."""
-    router = Router(
+    others = Router(
         [
             WebSocketRoute("/link", LinkEndpoint(hub)),
             WebSocketRoute("/acp", AcpEndpoint(hub)),
             Mount("/socket.io", live_events.socketio),
         ],
         redirect_slashes=False,
-        default=rest_app(hub, live_events.sse),
+        default=_not_found,
     )
     hosts = AllowedHosts(config.host, config.allowed_hosts)
     return Guard(
-        router,
+        rest_app(hub, live_events.sse, others),
         hosts=hosts,
         origins=config.allowed_origins,
         max_body=MAX_BODY,
         proxies=_trusted_proxies(hub, config),
     )
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    """Respond to a path that no face serves."""
+    await error_response(NotFound("no such address"))(scope, receive, send)
 
 
 def _trusted_proxies(hub: Hub, config: ServerConfig) -> TrustedProxies:

@@ -20,7 +20,8 @@ from farsteer.link.messages import ToHub, ToRunner
 from farsteer.link.transport import LinkClosed
 from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.responses import error_response
-from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
+from farsteer.server.scopes import get_connection
+from farsteer.server.uvicorn_protocols import WebSocketConnection
 from farsteer.server.websocket import close_websocket
 
 

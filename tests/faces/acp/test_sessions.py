@@ -41,6 +41,18 @@ async def test_a_new_session_describes_its_settings(editor: Editor, stack: Stack
     assert new["models"]["currentModelId"] in {one["modelId"] for one in new["models"]["availableModels"]}
 
 
+async def test_a_free_uuid_is_the_id_of_the_new_session(editor: Editor, stack: Stack) -> None:
+    chosen = "5bd86ac3-2a1e-4c3f-9d0a-1f2e3d4c5b6a"
+    meta = {"farsteer": {"sessionId": chosen}}
+    assert (await editor.new(stack.directory(), _meta=meta))["sessionId"] == chosen
+    assert (await (await stack.sign_in()).session(chosen))["id"] == chosen
+    params = {"cwd": stack.directory(), "mcpServers": []}
+    taken = await editor.expect_error("session/new", **params, _meta=meta)
+    assert "has this id already" in taken.message
+    wrong = await editor.expect_error("session/new", **params, _meta={"farsteer": {"sessionId": "x"}})
+    assert wrong.code == -32602
+
+
 async def test_settings_are_changed_by_config_options_and_by_the_older_methods(
     editor: Editor, stack: Stack
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -22,11 +21,8 @@ MAX_GROWTH_MB = 12
 
 
 @pytest.fixture
-def instant_demo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def instant_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry._BUILT_IN, "demo", "tests.faces.acp.instant_agent:InstantAdapter")
-    registry.adapter.cache_clear()
-    yield
-    registry.adapter.cache_clear()
 
 
 async def use_sessions(editor: Editor, directory: str, numbers: range) -> None:

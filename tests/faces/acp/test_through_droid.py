@@ -41,6 +41,13 @@ async def test_a_premature_idle_does_not_answer_the_prompt_before_its_last_messa
         assert editor.log[-1].startswith("answer")
 
 
+async def test_the_models_that_droid_lists_can_be_chosen(editor: Editor, stack: Stack) -> None:
+    new = await editor.new(stack.directory())
+    (picker,) = [one for one in new["configOptions"] if one["id"] == "model"]
+    assert "sim-1" in {one["value"] for one in picker["options"]}
+    assert "sim-1" in {one["modelId"] for one in new["models"]["availableModels"]}
+
+
 async def test_a_permission_of_droid_is_asked_once_and_answered(editor: Editor, stack: Stack) -> None:
     session = (await editor.new(stack.directory()))["sessionId"]
     assert await editor.prompt(session, "run touch made.txt") == "end_turn"

@@ -65,6 +65,8 @@ class FakeTokens:
     def __init__(self) -> None:
         self._callers: dict[str, Caller] = {}
         self._listeners: list[Callable[[str], None]] = []
+        self._revoked: set[str] = set()
+        self._expiries: dict[str, int] = {}
         self.verified = 0
 
     def issue(
@@ -87,12 +89,27 @@ class FakeTokens:
         caller = self._callers.get(jwt)
         if caller is None:
             raise Unauthorized("the token is not valid")
-        if caller.expires_at <= time.time() * 1000:
+        if self.has_expired(jwt):
             raise Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
+        if caller.token_id in self._revoked:
+            raise Unauthorized("this token was revoked")
         return caller
 
+    def has_expired(self, jwt: str) -> bool:
+        return self._callers[jwt].expires_at <= time.time() * 1000
+
+    def expiry(self, token_id: str) -> int | None:
+        if token_id in self._revoked:
+            raise Unauthorized("this token was revoked")
+        return self._expiries.get(token_id)
+
+    def set_expiry(self, token_id: str, seconds: float) -> int:
+        """Let an access token expire. Only `revoke` ends its connections, as the timer of the hub's tokens does."""
+        self._expiries[token_id] = int((time.time() + seconds) * 1000)
+        return self._expiries[token_id]
+
     def revoke(self, token_id: str) -> None:
-        self._callers = {jwt: caller for jwt, caller in self._callers.items() if caller.token_id != token_id}
+        self._revoked.add(token_id)
         for subscriber in [*self._listeners]:
             subscriber(token_id)
 

@@ -1,9 +1,10 @@
 """A subscriber that records what it is sent, and is as slow as a test wants."""
 
 from farsteer.core.errors import FarsteerError
+from farsteer.core.live_events import ReadyEvent
 from farsteer.faces.events.frames import Batch
 from farsteer.faces.events.options import EventFilter, EventLimits
-from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
+from farsteer.faces.events.subscriber import Subscriber
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.settings import Limits

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from farsteer.client import AsyncClient
 from farsteer.core.api import AuthRequest, NewToken
+from farsteer.core.errors import ErrorCode, Unauthorized
 from farsteer.core.events import AgentMessage, Delta, DeltaKind
 from farsteer.faces.app import ServerConfig, serve
 from farsteer.hub import Hub
@@ -15,6 +17,7 @@ from tests.faces.events.clients import javascript, python
 from tests.faces.events.sse_client import Stream, subscribed
 from tests.hub.conftest import create
 from tests.hub.scripted import ScriptedRunner, caller, machine
+from tests.support.eventually import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -143,5 +146,43 @@ async def test_a_minted_token_is_renewed_and_revoked(home: Path) -> None:
             assert (await received.until("closed"))["code"] == "unauthorized"
             while (await stream.next())[0] != "closed":
                 continue
-            received.send_command("connect")
+            # The client reconnects by itself and learns that the token is not valid any more.
             assert (await received.until("connect_error"))["data"]["code"] == "unauthorized"
+
+
+async def test_connections_live_as_long_as_the_access_token_behind_their_jwt(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("farsteer.hub.auth.tokens.LIFETIME_MS", 3000)
+    async with hub_at(home) as (hub, url), ScriptedRunner(hub) as runner:
+        session = await create(hub, runner)
+        minted = await hub.tokens.create(caller(owner=True), NewToken(label="reader", scopes=["read"]))
+        token = await sign_in(hub, minted.secret)
+        async with (
+            python(url, "websocket", {"token": token, "types": ["message-received"]}) as received,
+            subscribed(url, token, types="message-received") as stream,
+            AsyncClient(url=url, token=minted.secret) as client,
+            client.events(types=["message-received"]) as sdk,
+        ):
+            assert (await received.until("ready"))["expiresAt"] is None
+            assert (await stream.next())[2]["expiresAt"] is None
+            await eventually(lambda: _has_expired(hub, token))
+            await runner.append(session, said(1))
+            assert (await received.until("event"))["message"]["content"]["messageId"] == "m1"
+            assert (await stream.next())[2]["message"]["content"]["messageId"] == "m1"
+            assert (await anext(sdk)).session_id == session
+            assert (received.of("closed"), sdk.connected) == ([], True)
+            await hub.tokens.revoke(caller(), minted.token.id)
+            assert (await received.until("closed"))["code"] == "unauthorized"
+            name, _, closed = await stream.next()
+            assert (name, closed["code"]) == ("closed", "unauthorized")
+            with pytest.raises(Unauthorized):
+                await anext(sdk)
+
+
+def _has_expired(hub: Hub, token: str) -> bool:
+    try:
+        hub.tokens.verify(token)
+    except Unauthorized as error:
+        return error.code is ErrorCode.TOKEN_EXPIRED
+    return False

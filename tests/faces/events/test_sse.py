@@ -151,15 +151,16 @@ async def test_head_is_not_allowed() -> None:
         assert len(live_events.subscriptions) == 0
 
 
-async def test_the_stream_ends_when_the_token_expires() -> None:
+async def test_the_stream_ends_with_its_access_token_and_not_with_its_jwt() -> None:
     fake = FakeHub()
-    async with (
-        serving(fake.hub) as (live_events, url),
-        subscribed(url, fake.tokens.issue(seconds=3)) as stream,
-    ):
-        await stream.next()
+    issued = fake.tokens.issue(seconds=1.5, token_id="a")
+    expires_at = fake.tokens.set_expiry("a", seconds=0)
+    async with serving(fake.hub) as (live_events, url), subscribed(url, issued) as stream:
+        assert (await stream.next())[2]["expiresAt"] == expires_at
+        await eventually(lambda: fake.tokens.has_expired(issued))
         fake.publish(1)
         assert await stream.numbers(1) == [1]
+        fake.tokens.revoke("a")
         name, _, closed = await stream.next()
         assert (name, closed["code"]) == ("closed", "token_expired")
         with pytest.raises(EOFError):

@@ -75,6 +75,13 @@ async def test_an_invalid_jwt_is_refused(stack: Stack) -> None:
                 assert (await call(nobody, endpoint, token)).status_code == 401, (endpoint.path, token)
 
 
+async def test_an_access_token_instead_of_a_jwt_is_told_where_to_go(stack: Stack) -> None:
+    client = await stack.connect()
+    response = await client.get("/api/machines", headers={"authorization": f"Bearer {OWNER}"})
+    assert response.status_code == 401
+    assert "POST /api/auth" in response.json()["error"]["message"]
+
+
 async def test_a_token_in_the_query_is_refused(stack: Stack, owner: Account) -> None:
     nobody = await stack.connect()
     jwt = owner.headers["authorization"].removeprefix("Bearer ")

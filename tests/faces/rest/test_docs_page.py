@@ -6,14 +6,18 @@ import re
 import shlex
 from html import unescape
 from html.parser import HTMLParser
+from typing import cast
 
 import msgspec
 
+from farsteer.faces.events.sse import EventStreams
+from farsteer.faces.rest.activity import event_endpoints
 from farsteer.faces.rest.app import TABLE
 from farsteer.faces.rest.docs_page import CSP, render
 from farsteer.faces.rest.openapi import document
 
-PAGE = render(document(TABLE))
+ADDRESS = "https://farsteer.example.com"
+PAGE = render(document((*TABLE, *event_endpoints(cast("EventStreams", None))), ADDRESS))
 
 
 class Elements(HTMLParser):
@@ -48,7 +52,9 @@ def test_the_page_is_valid_html_without_external_resources() -> None:
     elements.feed(PAGE)
     assert not elements.open
     assert not elements.tags & {"script", "link", "img", "iframe", "object", "form"}
-    assert {link.removeprefix("#") for link in elements.links - {"/openapi.json"}} <= elements.ids
+    assert {
+        link.removeprefix("#") for link in elements.links - {"/openapi.json", "/asyncapi.json"}
+    } <= elements.ids
 
 
 def test_the_policy_allows_only_its_own_style() -> None:
@@ -56,6 +62,10 @@ def test_the_policy_allows_only_its_own_style() -> None:
     assert style is not None
     digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
     assert CSP.startswith(f"default-src 'none'; style-src 'sha256-{digest}';")
+
+
+def test_the_first_steps_have_the_address_of_the_hub() -> None:
+    assert f"<pre>HUB={ADDRESS}\n" in PAGE
 
 
 def test_every_endpoint_is_shown() -> None:
@@ -66,7 +76,7 @@ def test_every_endpoint_is_shown() -> None:
 
 def test_every_curl_command_can_be_parsed_by_a_shell() -> None:
     commands = [unescape(text) for text in re.findall(r"<pre>(curl .*?)</pre>", PAGE, re.DOTALL)]
-    assert len(commands) == len(TABLE)
+    assert len(commands) == len(TABLE) + 1
     for command in commands:
         words = shlex.split(command)
         assert words[:2] == ["curl", "-sS"]

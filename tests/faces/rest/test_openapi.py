@@ -2,16 +2,21 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from farsteer.core.errors import ErrorCode
+from farsteer.core.live_events import SENT
+from farsteer.faces.events.sse import EventStreams
+from farsteer.faces.rest.activity import event_endpoints
 from farsteer.faces.rest.app import TABLE
 from farsteer.faces.rest.openapi import document, error_statuses
 
-DOCUMENT = document(TABLE)
+ADDRESS = "https://farsteer.example.com"
+EVENTS = event_endpoints(cast("EventStreams", None))
+DOCUMENT = document((*TABLE, *EVENTS), ADDRESS)
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -34,7 +39,7 @@ def references(value: Any) -> Iterator[str]:
 def test_every_endpoint_is_described_once() -> None:
     assert DOCUMENT["openapi"] == "3.1.0"
     found = [(method.upper(), path) for method, path, _ in operations()]
-    assert sorted(found) == sorted((endpoint.method, endpoint.path) for endpoint in TABLE)
+    assert sorted(found) == sorted((endpoint.method, endpoint.path) for endpoint in (*TABLE, *EVENTS))
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(set(names)) == len(names)
 
@@ -83,3 +88,43 @@ def test_requests_refuse_unknown_fields_and_responses_may_gain_some() -> None:
     schemas = DOCUMENT["components"]["schemas"]
     assert schemas["CreateSession"]["additionalProperties"] is False
     assert "additionalProperties" not in schemas["SessionView"]
+
+
+def test_the_server_is_the_address_of_the_hub() -> None:
+    assert DOCUMENT["servers"] == [{"url": ADDRESS}]
+
+
+def test_every_type_of_event_is_a_schema_of_the_stream() -> None:
+    content = DOCUMENT["paths"]["/api/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]
+    assert content["x-events"].keys() == {"message", "ready", "closed"}
+    mapping = DOCUMENT["components"]["schemas"]["SyncEvent"]["discriminator"]["mapping"]
+    assert mapping == {type: f"#/components/schemas/{kind.__name__}" for type, kind in SENT.items()}
+    for type, kind in SENT.items():
+        schema = DOCUMENT["components"]["schemas"][kind.__name__]
+        assert schema["properties"]["type"] == {"type": "string", "const": type}
+        assert schema["description"]
+
+
+def test_what_a_request_may_leave_out_is_not_required_and_what_a_response_always_has_is() -> None:
+    schemas = DOCUMENT["components"]["schemas"]
+    assert schemas["SendMessage"]["required"] == ["text"]
+    assert schemas["SendMessage"]["properties"]["delivery"]["description"] == 'Default: `"queue"`.'
+    assert schemas["MachineView"]["required"] == [*schemas["MachineView"]["properties"]]
+    assert schemas["Done"]["properties"]["ok"] == {"type": "boolean", "const": True}
+
+
+def test_no_schema_has_what_generators_misread() -> None:
+    def check(schema: Any) -> None:
+        if isinstance(schema, dict):
+            assert "default" not in schema
+            assert ("enum" in schema) <= ("type" in schema)
+            for inner in schema.get("properties", {}).values():
+                check(inner)
+            for name in ("items", "anyOf", "additionalProperties"):
+                check(schema.get(name))
+        elif isinstance(schema, list):
+            for inner in schema:
+                check(inner)
+
+    for schema in DOCUMENT["components"]["schemas"].values():
+        check(schema)

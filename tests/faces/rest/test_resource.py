@@ -104,7 +104,7 @@ async def test_invalid_bodies_are_refused(stack: Stack) -> None:
 async def test_an_internal_error_is_logged_and_not_shown(
     stack: Stack, owner: Account, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(*_: Any) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the inside story")
 
     monkeypatch.setattr(stack.hub.machines, "list", broken)

@@ -2,11 +2,15 @@
 
 import re
 import time
+from pathlib import Path
+from typing import Any
 
 import psutil
+import pytest
 
 from farsteer import __version__
-from tests.support.stack import OWNER, Account, Stack
+from tests.support.eventually import eventually
+from tests.support.stack import OWNER, Account, Stack, farsteer
 
 
 async def test_health_needs_no_token(stack: Stack) -> None:
@@ -96,6 +100,20 @@ async def test_agents_are_listed_with_their_machines(stack: Stack, owner: Accoun
     assert await owner.get_json(f"/api/machines/{machine['id']}") == {"machine": machine}
 
 
+async def test_machines_are_listed_by_whether_they_are_connected(stack: Stack, owner: Account) -> None:
+    async def listed(**query: Any) -> int:
+        return len((await owner.get_json("/api/machines", **query))["machines"])
+
+    async def none_is_connected() -> bool:
+        return await listed(active="true") == 0
+
+    assert (await listed(active="true"), await listed(active="false"), await listed()) == (1, 0, 1)
+    await stack.stop_runner()
+    await eventually(none_is_connected)
+    assert (await listed(active="false"), await listed()) == (1, 1)
+    await owner.get_json("/api/machines", status=400, active="maybe")
+
+
 async def test_typing_is_accepted(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     address = f"/api/sessions/{session_id}/typing"
@@ -110,6 +128,7 @@ async def test_the_documentation_needs_no_token(stack: Stack) -> None:
     document = await nobody.get("/openapi.json")
     assert document.headers["content-type"] == "application/json"
     assert document.json()["openapi"] == "3.1.0"
+    assert (await nobody.get("/asyncapi.json")).json()["asyncapi"] == "3.0.0"
     page = await nobody.get("/docs")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert "style-src 'sha256-" in page.headers["content-security-policy"]
@@ -117,3 +136,31 @@ async def test_the_documentation_needs_no_token(stack: Stack) -> None:
     start = await nobody.get("/")
     assert start.status_code == 307
     assert start.headers["location"] == "/docs"
+
+
+@pytest.mark.parametrize(
+    ("proxies", "proto", "scheme"),
+    [
+        (("127.0.0.1",), "https", "https"),
+        (("127.0.0.1",), "http, https", "https"),
+        (("127.0.0.1",), "gopher", "http"),
+        ((), "https", "http"),
+    ],
+)
+@pytest.mark.slow
+async def test_the_documents_have_the_address_by_which_they_were_fetched(
+    home: Path, proxies: tuple[str, ...], proto: str, scheme: str
+) -> None:
+    config: dict[str, Any] = {"trusted_proxies": proxies, "allowed_hosts": ("farsteer.example.com",)}
+    headers = {"host": "farsteer.example.com:8443", "x-forwarded-proto": proto}
+    async with farsteer(home, with_runner=False, **config) as stack:
+        nobody = await stack.connect()
+        address = f"{scheme}://farsteer.example.com:8443"
+        document = (await nobody.get("/openapi.json", headers=headers)).json()
+        assert document["servers"] == [{"url": address}]
+        servers = (await nobody.get("/asyncapi.json", headers=headers)).json()["servers"]
+        assert (servers["http"]["protocol"], servers["http"]["host"]) == (scheme, headers["host"])
+        assert f"HUB={address}\n" in (await nobody.get("/docs", headers=headers)).text
+        # And directly, from the same hub.
+        assert (await nobody.get("/openapi.json")).json()["servers"] == [{"url": stack.url}]
+        assert f"HUB={stack.url}\n" in (await nobody.get("/docs")).text

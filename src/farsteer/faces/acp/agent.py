@@ -16,6 +16,7 @@ from farsteer.faces.acp import settings
 from farsteer.faces.acp.attached_session import AttachedSession, Replay
 from farsteer.faces.acp.params import (
     SessionSetup,
+    parse_chosen_id,
     parse_cwd,
     parse_prompt,
     parse_session_id,
@@ -128,8 +129,9 @@ class AcpAgent:
         hub = await self._hub()
         machine = choose_machine(await hub.machines(), self._options.machine)
         request = CreateSession(
-            machine_id=machine.id, directory=absolute_path(cwd), agent=self._options.agent, source=SOURCE
-        )
+            machine_id=machine.id, directory=absolute_path(cwd), agent=self._options.agent, source=SOURCE,
+            session_id=parse_chosen_id(params),
+        )  # fmt: skip
         session_id = await self._create_session(hub, request, setup)
         self._setups[session_id] = setup
         # The replay contains what happened during creation, such as an MCP server that could not be reached.

@@ -12,6 +12,7 @@ import msgspec
 
 from farsteer.core.api import MAX_TEXT, CreateSession, NewAttachment, NewMcpServer
 from farsteer.core.errors import BadRequest, TooLarge
+from farsteer.core.ids import check_id
 from farsteer.core.mcp import McpTransport
 from farsteer.jsonrpc.messages import as_object
 
@@ -62,6 +63,13 @@ class SessionSetup(NamedTuple):
         return msgspec.structs.replace(
             request, mcp_servers=[*self.mcp_servers], additional_directories=[*self.directories]
         )
+
+
+def parse_chosen_id(params: dict[str, Any]) -> str | None:
+    """Return the id that a client has chosen for a new session: `_meta.farsteer.sessionId`."""
+    meta = as_object((as_object(params.get("_meta")) or {}).get("farsteer")) or {}
+    chosen = meta.get("sessionId")
+    return None if chosen is None else check_id(str(chosen), "_meta.farsteer.sessionId")
 
 
 def parse_session_setup(params: dict[str, Any]) -> SessionSetup:

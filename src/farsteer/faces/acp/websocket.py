@@ -21,7 +21,8 @@ from farsteer.jsonrpc.time_slice import TimeSlice
 from farsteer.server.auth import bearer_token, client_address, set_authenticated
 from farsteer.server.peer_watch import PeerWatch
 from farsteer.server.responses import error_response
-from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
+from farsteer.server.scopes import get_connection
+from farsteer.server.uvicorn_protocols import WebSocketConnection
 from farsteer.server.websocket import close_websocket
 
 _QUOTED_BYTES = 200

@@ -11,15 +11,7 @@ from msgspec import Meta, Struct
 
 from farsteer.core.errors import BadRequest, Unauthorized
 from farsteer.core.ids import check_id
-
-EVENT_TYPES = frozenset(
-    {
-        "session-added", "session-updated", "session-removed", "message-received", "message-delta",
-        "messages-cleared", "machine-updated", "machine-removed", "typing-changed", "online-users-changed",
-        "advisor-alert", "advisor-idle-suggestion", "group-message",
-    }
-)  # fmt: skip
-"""The types a client may filter by, see docs/api.md."""
+from farsteer.core.live_events import EVENT_TYPES
 
 Cursor = Annotated[str, Meta(max_length=100)]
 Token = Annotated[str, Meta(min_length=1, max_length=8192)]

@@ -25,11 +25,23 @@ class PacketQueue(Queue[Any]):
         """Whether more characters than the soft limit are queued."""
         self.on_writable: Callable[[], None] | None = None
         """Called when `is_behind` has become False."""
+        self._last: Any = None
+
+    def end_with(self, packet: Any) -> None:
+        """Queue a last packet, which the reader gets alone, when it comes for more than is queued now."""
+        if self.is_idle:
+            self.put_nowait(packet)
+        else:
+            self._last = packet
 
     async def get(self) -> Any:
         self._taken = 0
         if self.empty():
-            self.is_idle = True
+            if self._last is None:
+                self.is_idle = True
+            else:
+                self.put_nowait(self._last)
+                self._last = None
         return await super().get()
 
     def get_nowait(self) -> Any:

@@ -25,7 +25,7 @@ import engineio
 import socketio
 from engineio.async_drivers import asgi
 from engineio.async_socket import AsyncSocket
-from engineio.packet import MESSAGE, Packet
+from engineio.packet import CLOSE, MESSAGE, Packet
 from socketio import packet as socketio_packet
 from starlette.datastructures import Headers, QueryParams
 from starlette.requests import HTTPConnection
@@ -40,7 +40,8 @@ from farsteer.hub.feed import SyncEvent
 from farsteer.hub.settings import Limits
 from farsteer.server.auth import client_address, log_bad_input
 from farsteer.server.connection_limit import ConnectionLimit
-from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection, get_connection
+from farsteer.server.scopes import get_connection
+from farsteer.server.uvicorn_protocols import HttpConnection, WebSocketConnection
 
 Environ = MutableMapping[str, Any]
 Spawn = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
@@ -341,10 +342,13 @@ class ClientConnection:
             self._abort_timer = None
 
     def close_after_queue(self) -> None:
-        """Close after everything queued was sent, and abort if that takes longer than the close timeout."""
+        """Close the transport after everything queued was sent, and abort if that exceeds the close timeout."""
         self.abort_after(self._limits.close_timeout)
         if self.socket.upgraded:
             self.queue.put_nowait(None)
+        else:
+            # Alone: the JavaScript client drops events that come in the same payload.
+            self.queue.end_with(Packet(CLOSE))
 
     def abort(self) -> None:
         """Close at once, whatever is queued."""

@@ -1,7 +1,8 @@
 """Live events over Socket.IO, with the namespace `/events`.
 
 A client connects with `auth: {token, since?, sessionId?, types?}`. It gets `ready` once, then `event` for each
-SyncEvent, and `closed` before the server disconnects it. It may send `auth {token}` to continue under a newer JWT.
+SyncEvent, and `closed` before the server closes the connection. The server never sends Socket.IO's own `disconnect`:
+clients would not reconnect after it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from socketio import exceptions as socketio_exceptions
 from starlette.types import Receive, Scope, Send
 
 from farsteer.core.errors import FarsteerError
+from farsteer.core.live_events import ClosedEvent, ReadyEvent
 from farsteer.core.wire import encode, to_builtins
 from farsteer.faces.events.frames import NAMESPACE, Batch
 from farsteer.faces.events.options import (
@@ -23,7 +25,7 @@ from farsteer.faces.events.options import (
     parse_token_renewal,
 )
 from farsteer.faces.events.socketio_compat import ClientConnection, SocketIOServer
-from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
+from farsteer.faces.events.subscriber import Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
 from farsteer.hub import Caller, Hub
 from farsteer.server.responses import error_body
@@ -56,14 +58,6 @@ class SocketIOEvents:
         subscriber = self._subscribers.pop(sid, None)
         if subscriber is not None:
             self._subscriptions.remove(subscriber)
-
-    def disconnect(self, sid: str, connection: ClientConnection) -> None:
-        """Disconnect a client after everything queued was sent to it."""
-        self.server.eio.spawn(self._disconnect(sid, connection))
-
-    async def _disconnect(self, sid: str, connection: ClientConnection) -> None:
-        await self.server.disconnect(sid, namespace=NAMESPACE)
-        connection.close_after_queue()
 
     async def _on_connect(self, sid: str, environ: MutableMapping[str, Any], data: Any) -> None:
         connection = self.server.find_connection(sid)
@@ -139,7 +133,7 @@ class SocketIOSubscriber(Subscriber):
     def close(self, error: FarsteerError) -> None:
         closed = ClosedEvent(code=error.code, message=error.message)
         self.connection.send_event("closed", encode(closed))
-        self._events.disconnect(self._sid, self.connection)
+        self.connection.close_after_queue()
 
     def abort(self) -> None:
         self._events.remove(self._sid)

@@ -12,13 +12,15 @@ from msgspec import Meta, Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from farsteer.core.errors import FarsteerError, Unavailable
+from farsteer.core.live_events import ClosedEvent, ReadyEvent
 from farsteer.core.wire import encode
 from farsteer.faces.events.frames import Batch, encode_http_chunk, encode_sse_chunk, encode_sse_event
 from farsteer.faces.events.options import Cursor, EventFilter, EventLimits, make_filter
-from farsteer.faces.events.subscriber import ClosedEvent, ReadyEvent, Subscriber
+from farsteer.faces.events.subscriber import Subscriber
 from farsteer.faces.events.subscriptions import Subscriptions
 from farsteer.hub import Caller, Hub
-from farsteer.server.uvicorn_protocols import HttpConnection, get_connection
+from farsteer.server.scopes import get_connection
+from farsteer.server.uvicorn_protocols import HttpConnection
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),

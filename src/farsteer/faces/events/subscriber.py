@@ -13,29 +13,13 @@ import asyncio
 from abc import ABC, abstractmethod
 
 from farsteer.core.errors import FarsteerError
-from farsteer.core.wire import WireStruct
+from farsteer.core.live_events import ReadyEvent
 from farsteer.faces.events.frames import Batch
 from farsteer.faces.events.options import EventFilter, EventLimits
 from farsteer.hub.feed import SyncEvent
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.sockets import SlowReaders
 from farsteer.hub.store.base import Store
-
-
-class ReadyEvent(WireStruct, omit_defaults=False):
-    """The first event a client gets. Every event after `cursor` follows."""
-
-    cursor: str
-    resume: str
-    """`ok`; `gap` if events are missing and the client must read its state again; `none` if it gave no cursor."""
-    expires_at: int
-
-
-class ClosedEvent(WireStruct):
-    """The last event a client gets before the server closes the connection."""
-
-    code: str
-    message: str
 
 
 class Subscriber(ABC):

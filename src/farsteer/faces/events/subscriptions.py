@@ -1,25 +1,27 @@
-"""The subscriptions of all live clients, whatever protocol they use: authentication, start, expiry and end."""
+"""The subscriptions of all live clients, whatever protocol they use: authentication, start and end.
+
+A client connects with a JWT, which proves who it is for 15 minutes. Its subscription lives as long as the access token
+behind the JWT. The namespace and the scopes of an access token never change: it is valid as it is, or it is revoked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import Literal
 
+from farsteer.core.clock import now_ms
 from farsteer.core.errors import ErrorCode, FarsteerError, Forbidden, Unauthorized, Unavailable
 from farsteer.core.ids import new_id
+from farsteer.core.live_events import ReadyEvent, Resume
 from farsteer.faces.events.fanout import Fanout
-from farsteer.faces.events.subscriber import ReadyEvent, Subscriber
+from farsteer.faces.events.subscriber import Subscriber
 from farsteer.hub import Caller, Hub, Scope
 from farsteer.hub.feed import cursor_text, parse_cursor
 
 _logger = logging.getLogger(__name__)
-
-Resume = Literal["ok", "gap", "none"]
 
 
 class Subscriptions:
@@ -53,9 +55,17 @@ class Subscriptions:
         self._hub.sockets.check(caller.namespace)
 
     def add(self, subscriber: Subscriber, caller: Caller, since: str | None) -> None:
-        """Send `ready` and start to deliver, from the cursor `since` or from now."""
+        """Send `ready` and start to deliver, from the cursor `since` or from now.
+
+        A subscriber whose token was revoked since it was authenticated is closed instead.
+        """
+        try:
+            expires_at = self._hub.tokens.expiry(caller.token_id)
+        except Unauthorized as error:
+            subscriber.close(error)
+            return
         subscription = Subscription(
-            self._hub, self._fanout, subscriber, caller, partial(self._close, subscriber)
+            self._hub, self._fanout, subscriber, caller, expires_at, partial(self._close, subscriber)
         )
         self._open[subscriber] = subscription
         self._hub.metrics.clients += 1
@@ -68,11 +78,11 @@ class Subscriptions:
             task.add_done_callback(self._catch_up_tasks.discard)
             subscription.catch_up_task = task
 
-    def renew(self, subscriber: Subscriber | None, token: str, address: str = "") -> int:
-        """Replace the JWT of a connection by a newer one of the same access token.
+    def renew(self, subscriber: Subscriber | None, token: str, address: str = "") -> int | None:
+        """Check a newer JWT of the same access token, for clients of 0.1, whose connections ended with their JWT.
 
         Returns:
-            When the new JWT expires, in milliseconds since the epoch.
+            When the access token expires, in milliseconds since the epoch; None if it never does.
 
         Raises:
             Unauthorized: the JWT is invalid, or the connection is being closed.
@@ -85,8 +95,7 @@ class Subscriptions:
         current = subscription.caller
         if (caller.namespace, caller.token_id) != (current.namespace, current.token_id):
             raise Forbidden("this JWT belongs to another access token: open a new connection for it")
-        subscription.renew(caller)
-        return caller.expires_at
+        return subscription.expires_at
 
     def remove(self, subscriber: Subscriber) -> None:
         """Stop delivering. Idempotent."""
@@ -107,7 +116,7 @@ class Subscriptions:
     def _on_token_revoked(self, token_id: str) -> None:
         for subscriber, subscription in tuple(self._open.items()):
             if subscription.caller.token_id == token_id:
-                self._close(subscriber, Unauthorized("this token was revoked"))
+                self._close(subscriber, subscription.end_of_token())
 
     def _on_new_epoch(self) -> None:
         """Close the clients that resumed from a cursor of the earlier epoch: they may have missed something.
@@ -122,7 +131,7 @@ class Subscriptions:
 
 
 class Subscription:
-    """The subscription of one client: its expiry timer, its presence, and its place in the fan-out.
+    """The subscription of one client: its presence, and its place in the fan-out.
 
     `on_end` is called at most once, with an error that the client should be told.
     """
@@ -133,6 +142,7 @@ class Subscription:
         fanout: Fanout,
         subscriber: Subscriber,
         caller: Caller,
+        expires_at: int | None,
         on_end: Callable[[FarsteerError], None],
     ) -> None:
         self._hub = hub
@@ -141,11 +151,12 @@ class Subscription:
         self._on_end = on_end
         self._id = new_id()
         self.caller = caller
+        self.expires_at = expires_at
+        """When the access token expires, in milliseconds since the epoch; None if it never does."""
         self.catch_up_task: asyncio.Task[None] | None = None
         """Runs `resume`."""
         self.has_resumed = False
         """It continues from a cursor that the client brought."""
-        self._expiry_timer = self._schedule_expiry()
 
     def go_live(self, resume: Resume) -> None:
         """Deliver what is published from now on."""
@@ -174,28 +185,23 @@ class Subscription:
             _logger.exception("cannot read events for a client that catches up")
             self._on_end(Unavailable("the events could not be read; connect again"))
 
-    def renew(self, caller: Caller) -> None:
-        self.caller = caller
-        self._expiry_timer.cancel()
-        self._expiry_timer = self._schedule_expiry()
-
     def close(self) -> None:
         """Idempotent."""
-        self._expiry_timer.cancel()
         self._fanout.remove(self._subscriber)
         self._hub.presence.leave(self._id)
         if self.catch_up_task is not None and self.catch_up_task is not asyncio.current_task():
             self.catch_up_task.cancel()
 
-    def _schedule_expiry(self) -> asyncio.TimerHandle:
-        seconds = max(0.0, self.caller.expires_at / 1000 - time.time())
-        expired = Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
-        return asyncio.get_running_loop().call_later(seconds, self._on_end, expired)
+    def end_of_token(self) -> Unauthorized:
+        """Return why the access token is no longer valid."""
+        if self.expires_at is not None and self.expires_at <= now_ms():
+            return Unauthorized("the token has expired", code=ErrorCode.TOKEN_EXPIRED)
+        return Unauthorized("this token was revoked")
 
     def _start(self, resume: Resume) -> None:
         subscriber = self._subscriber
         cursor = cursor_text(self._hub.store.epoch, subscriber.cursor)
-        subscriber.send_ready(ReadyEvent(cursor=cursor, resume=resume, expires_at=self.caller.expires_at))
+        subscriber.send_ready(ReadyEvent(cursor=cursor, resume=resume, expires_at=self.expires_at))
         self._fanout.add(subscriber)
         # After it was added, so that the client gets the event about its own presence too.
         self._hub.presence.join(self.caller, self._id, subscriber.filter.session_id)

@@ -88,12 +88,12 @@ def event_endpoints(streams: EventStreams) -> tuple[AnyEndpoint, ...]:
     return (
         Endpoint(
             method="GET", path="/api/events", handler=stream_events, scope=Scope.READ,
-            query=EventsQuery, response=None, media_type="text/event-stream",
+            query=EventsQuery, response=None, media_type="text/event-stream", sends_events=True,
             headers={"Last-Event-ID": {"type": "string", "maxLength": 100}},
             tag="Live events", summary="Stream live events",
             description="Server-Sent Events. The first event is `ready` with the `cursor` to resume from and "
             "`resume`: `ok`, `gap` or `none`. To get missed events, send the last id as `Last-Event-ID`, or a "
             "cursor as `since`. `sessionId` and `types` (separated by commas) restrict the stream. It ends with "
-            "the event `closed`, at the latest when the JWT expires.",
+            "the event `closed` when the access token behind the JWT expires or is revoked.",
         ),
     )  # fmt: skip

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from farsteer.core.errors import NotFound
 from farsteer.faces.events.sse import EventStreams
 from farsteer.faces.rest import (
     activity,
@@ -23,7 +22,6 @@ from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.faces.rest.paths import Paths
 from farsteer.faces.rest.resource import Resource
 from farsteer.hub import Hub
-from farsteer.server.responses import error_response
 
 # In the order of the documentation.
 TABLE: tuple[AnyEndpoint, ...] = (
@@ -40,14 +38,9 @@ TABLE: tuple[AnyEndpoint, ...] = (
 )
 
 
-def rest_app(hub: Hub, streams: EventStreams) -> Paths:
-    """Return the application that serves every path of the API, and answers any other with 404."""
+def rest_app(hub: Hub, streams: EventStreams, default: ASGIApp) -> Paths:
+    """Return the application that serves every path of the API, and leaves any other to `default`."""
     table = (*TABLE, *activity.event_endpoints(streams))
     by_path = sorted((*table, *system.document_endpoints(table)), key=lambda endpoint: endpoint.path)
     resources = groupby(by_path, key=lambda endpoint: endpoint.path)
-    return Paths(((path, Resource(hub, endpoints)) for path, endpoints in resources), _not_found)
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond to a path that no face serves."""
-    await error_response(NotFound("no such address"))(scope, receive, send)
+    return Paths(((path, Resource(hub, endpoints)) for path, endpoints in resources), default)

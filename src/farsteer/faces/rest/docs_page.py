@@ -20,7 +20,6 @@ _CSS = resources.files("farsteer.faces.rest").joinpath("docs_page.css").read_tex
 _CSS_HASH = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode()
 CSP = f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _FIRST_STEPS = """\
-HUB=http://localhost:3006
 TOKEN=$(curl -sS "$HUB/api/auth" -H 'Content-Type: application/json' \\
     -d '{"accessToken": "<CLI_API_TOKEN[:namespace]>"}' |
     python3 -c 'import json, sys; print(json.load(sys.stdin)["token"])')"""
@@ -34,6 +33,7 @@ def render(document: Json) -> str:
 class _Page:
     def __init__(self, document: Json) -> None:
         self._info = document["info"]
+        self._address: str = document["servers"][0]["url"]
         self._schemas: dict[str, Json] = document["components"]["schemas"]
         self._operations: dict[str, list[tuple[str, str, Json]]] = {
             tag["name"]: [] for tag in document["tags"]
@@ -50,8 +50,9 @@ class _Page:
         yield "<main>"
         yield f"<h1>{escape(self._info['title'])} API <small>{escape(self._info['version'])}</small></h1>"
         yield _prose(self._info["description"])
-        yield f"<pre>{escape(_FIRST_STEPS)}</pre>"
-        yield '<p class="soft">For programs: <a href="/openapi.json">openapi.json</a></p>'
+        yield f"<pre>{escape(f'HUB={self._address}')}\n{escape(_FIRST_STEPS)}</pre>"
+        yield '<p class="soft">For programs: <a href="/openapi.json">openapi.json</a>, and for live events '
+        yield '<a href="/asyncapi.json">asyncapi.json</a></p>'
         for tag, operations in self._operations.items():
             yield f"<h2>{escape(tag)}</h2>"
             for method, path, operation in operations:
@@ -79,7 +80,8 @@ class _Page:
             yield "<h4>Parameters</h4><table>"
             for parameter in parameters:
                 note = parameter["in"] + (", required" if parameter["required"] else "")
-                yield _row(parameter["name"], parameter["schema"], note)
+                about = {name: parameter[name] for name in ("description",) if name in parameter}
+                yield _row(parameter["name"], {**parameter["schema"], **about}, note)
             yield "</table>"
         if body := operation.get("requestBody"):
             schema = self._schemas[_name(body["content"]["application/json"]["schema"])]
@@ -96,6 +98,8 @@ def _responses(responses: Json) -> Iterator[str]:
         for media_type, content in response["content"].items():
             body = _type(content["schema"]) if media_type == "application/json" else escape(media_type)
             yield f"<p>{status} {escape(response['description'])}: {body}</p>"
+            for name, schema in content.get("x-events", {}).items():
+                yield f"<p>Event <code>{escape(name)}</code>: {_type(schema)}</p>"
     yield f'<p class="soft">Errors: {", ".join(status for status in responses if status not in successes)}</p>'
 
 
@@ -121,6 +125,8 @@ def _curl(method: str, path: str, operation: Json) -> str:
 def _schema_table(schema: Json) -> str:
     if "enum" in schema:
         return "<p>" + ", ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"]) + "</p>"
+    if "anyOf" in schema:
+        return f"<p>{_type(schema)}</p>"
     required = schema.get("required", ())
     rows = (
         _row(name, field, "required" if name in required else "")
@@ -133,9 +139,11 @@ def _row(name: str, schema: Json, note: str) -> str:
     notes = [note] if note else []
     for option in schema.get("anyOf", [schema]):
         notes += _limits(option)
-    if schema.get("default") not in (None, [], {}, ""):
-        notes.append(f"default {encode(schema['default']).decode()}")
-    return f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td><td>{escape(', '.join(notes))}</td></tr>"
+    about = _marked(schema.get("description", ""))
+    return (
+        f"<tr><td><code>{escape(name)}</code></td><td>{_type(schema)}</td>"
+        f"<td>{'. '.join(part for part in (escape(', '.join(notes)), about) if part)}</td></tr>"
+    )
 
 
 def _limits(schema: Json) -> Iterator[str]:
@@ -160,6 +168,8 @@ def _type(schema: Json) -> str:
         return f'<a href="#schema-{_name(schema)}">{escape(_name(schema))}</a>'
     if options := schema.get("anyOf"):
         return " or ".join(_type(option) for option in options if option != {"type": "null"})
+    if "const" in schema:
+        return f"<code>{escape(encode(schema['const']).decode())}</code>"
     if values := schema.get("enum"):
         return " | ".join(f"<code>{escape(str(value))}</code>" for value in values)
     match schema.get("type"):
@@ -180,5 +190,9 @@ def _name(reference: Json) -> str:
 
 def _prose(text: str) -> str:
     """Convert text to HTML paragraphs; text in backquotes becomes code."""
-    marked = re.sub("`(.+?)`", r"<code>\1</code>", escape(text))
-    return "".join(f"<p>{paragraph}</p>" for paragraph in marked.split("\n\n") if paragraph.strip())
+    return "".join(f"<p>{paragraph}</p>" for paragraph in _marked(text).split("\n\n") if paragraph.strip())
+
+
+def _marked(text: str) -> str:
+    """Convert text to HTML; text in backquotes becomes code."""
+    return re.sub("`(.+?)`", r"<code>\1</code>", escape(text))

@@ -72,6 +72,11 @@ class EndpointCall(Generic[B, Q]):
         return value
 
     @property
+    def hub_address(self) -> str:
+        """The address by which the client has reached the hub. The request guard has checked it."""
+        return f"{self.request.scope['scheme']}://{self.request.headers['host']}"
+
+    @property
     def client_address(self) -> str:
         return client_address(self.request)
 
@@ -100,6 +105,8 @@ class Endpoint(Generic[B, Q]):
     media_type: str = "application/json"
     other_media_types: tuple[str, ...] = ()
     """Further media types of a successful response."""
+    sends_events: bool = False
+    """Whether a successful response is a stream of live events."""
     errors: tuple[int, ...] = ()
     """The statuses of its own errors, besides those that follow from the rest of the declaration."""
     make_error_body: Callable[[FarsteerError], msgspec.Struct] | None = None

@@ -37,8 +37,12 @@ class ConversationsQuery(RequestBody):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-async def list_machines(call: EndpointCall[None, None]) -> MachinesResponse:
-    return await call.hub.machines.list(call.caller)
+class MachinesQuery(RequestBody):
+    active: bool | None = None
+
+
+async def list_machines(call: EndpointCall[None, MachinesQuery]) -> MachinesResponse:
+    return await call.hub.machines.list(call.caller, active=call.query.active)
 
 
 async def get_machine(call: EndpointCall[None, None]) -> MachineResponse:
@@ -84,9 +88,10 @@ async def import_conversation(call: EndpointCall[ImportConversation, None]) -> R
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="GET", path="/api/machines", handler=list_machines, scope=Scope.READ,
-        response=MachinesResponse,
+        query=MachinesQuery, response=MachinesResponse,
         tag="Machines", summary="List machines",
-        description="`active` is true while the machine's runner is connected.",
+        description="`active` is true while the machine's runner is connected. The parameter `active` lists only those "
+        "that are connected, or only those that are not.",
     ),
     Endpoint(
         method="GET", path="/api/machines/{machineId}", handler=get_machine, scope=Scope.READ,

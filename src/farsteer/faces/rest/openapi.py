@@ -7,15 +7,12 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from farsteer import __version__
 from farsteer.core.api import ErrorResponse
+from farsteer.core.live_events import CONNECTION_EVENTS, SyncEvent
 from farsteer.faces.rest.endpoint import AGENT_ASSIGNED_IDS, MAX_AGENT_ID_LENGTH, AnyEndpoint
+from farsteer.faces.rest.schemas import Json, Schemas, reference
 
-Json = dict[str, Any]
-
-_REF_TEMPLATE = "#/components/schemas/{name}"
 _INTRODUCTION = """\
 Exchange an access token for a JWT with `POST /api/auth` and send it as `Authorization: Bearer <JWT>`. It is valid for
 15 minutes. Ids are UUIDs. An object of another namespace is answered with 404.
@@ -24,12 +21,12 @@ Requests with unknown fields are refused; responses may gain fields. Every error
 `{"error": {"code", "message", "details"?}}`, and its `code` is stable.
 
 Live events are sent over Socket.IO, `io(HUB + "/events", {auth: {token: JWT}})` with the event name `event`, and with
-the same content as Server-Sent Events."""
+the same content as Server-Sent Events. Each is a `SyncEvent`; `/asyncapi.json` describes both ways."""
 
 
-def document(endpoints: Sequence[AnyEndpoint]) -> Json:
-    """Return the document as JSON-serializable objects."""
-    schemas = _Schemas(endpoints)
+def document(endpoints: Sequence[AnyEndpoint], address: str = "/") -> Json:
+    """Return the document of a hub at `address` as JSON-serializable objects."""
+    schemas = _TableSchemas(endpoints)
     paths: dict[str, Json] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
@@ -37,7 +34,7 @@ def document(endpoints: Sequence[AnyEndpoint]) -> Json:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Farsteer", "version": __version__, "description": _INTRODUCTION},
-        "servers": [{"url": "/"}],
+        "servers": servers(address),
         "tags": [{"name": tag} for tag in dict.fromkeys(endpoint.tag for endpoint in endpoints)],
         "paths": paths,
         "components": {
@@ -46,6 +43,10 @@ def document(endpoints: Sequence[AnyEndpoint]) -> Json:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
         },
     }
+
+
+def servers(address: str) -> list[Json]:
+    return [{"url": address}]
 
 
 def error_statuses(endpoint: AnyEndpoint) -> list[int]:
@@ -60,33 +61,33 @@ def error_statuses(endpoint: AnyEndpoint) -> list[int]:
     return sorted(statuses)
 
 
-class _Schemas:
-    """The JSON schemas of every type in the table."""
+class _TableSchemas(Schemas):
+    """The schemas of every type in the table. Queries are no components: their fields are listed as parameters."""
 
     def __init__(self, endpoints: Iterable[AnyEndpoint]) -> None:
         kinds: list[Any] = [ErrorResponse]
+        has_events = False
         for endpoint in endpoints:
+            has_events |= endpoint.sends_events
             kinds += [
                 kind
                 for kind in (endpoint.body, endpoint.response, endpoint.query, endpoint.error_type)
                 if kind is not None and kind not in kinds
             ]
-        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=_REF_TEMPLATE)
-        self._schemas = dict(zip(kinds, schemas, strict=True))
+        if has_events:
+            kinds += CONNECTION_EVENTS.values()
+        super().__init__(kinds, unions={"SyncEvent": SyncEvent} if has_events else {})
         self._queries = {
             endpoint.query: self.components.pop(endpoint.query.__name__)
             for endpoint in endpoints
             if endpoint.query is not None and endpoint.query.__name__ in self.components
         }
 
-    def of(self, kind: Any) -> Json:
-        return self._schemas[kind]
-
     def query(self, kind: Any) -> Json:
         return self._queries[kind]
 
 
-def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
+def _operation(endpoint: AnyEndpoint, schemas: _TableSchemas) -> Json:
     operation: Json = {
         "operationId": endpoint.handler.__name__,
         "summary": endpoint.summary,
@@ -115,15 +116,20 @@ def _operation(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
     return operation
 
 
-def _success_response(endpoint: AnyEndpoint, schemas: _Schemas) -> Json:
-    schema = {"type": "string"} if endpoint.response is None else schemas.of(endpoint.response)
+def _success_response(endpoint: AnyEndpoint, schemas: _TableSchemas) -> Json:
+    content: Json = {
+        "schema": {"type": "string"} if endpoint.response is None else schemas.of(endpoint.response)
+    }
+    if endpoint.sends_events:
+        names = {name: reference(kind.__name__) for name, kind in CONNECTION_EVENTS.items()}
+        content["x-events"] = {"message": reference("SyncEvent"), **names}
     return {
         "description": HTTPStatus(endpoint.status).phrase,
-        "content": {kind: {"schema": schema} for kind in (endpoint.media_type, *endpoint.other_media_types)},
+        "content": dict.fromkeys((endpoint.media_type, *endpoint.other_media_types), content),
     }
 
 
-def _endpoint_error_response(endpoint: AnyEndpoint, status: int, schemas: _Schemas) -> Json:
+def _endpoint_error_response(endpoint: AnyEndpoint, status: int, schemas: _TableSchemas) -> Json:
     # Authentication and method errors always have the common form.
     if endpoint.error_type is None or status in (401, 403, 405):
         return {"$ref": f"#/components/responses/{_status_name(status)}"}
@@ -133,15 +139,21 @@ def _endpoint_error_response(endpoint: AnyEndpoint, status: int, schemas: _Schem
     }
 
 
-def _parameters(endpoint: AnyEndpoint, schemas: _Schemas) -> Iterable[Json]:
+def _parameters(endpoint: AnyEndpoint, schemas: _TableSchemas) -> Iterable[Json]:
     for name in re.findall(r"{(\w+)}", endpoint.path):
         schema = {"maxLength": MAX_AGENT_ID_LENGTH} if name in AGENT_ASSIGNED_IDS else {"format": "uuid"}
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **schema}}
     if endpoint.query is not None:
         query = schemas.query(endpoint.query)
         for name, schema in query["properties"].items():
-            required = name in query.get("required", ())
-            yield {"name": name, "in": "query", "required": required, "schema": _without_null(schema)}
+            described = {"description": schema["description"]} if "description" in schema else {}
+            yield {
+                "name": name,
+                "in": "query",
+                "required": name in query.get("required", ()),
+                **described,
+                "schema": _without_null(schema),
+            }
     for name, schema in endpoint.headers.items():
         yield {"name": name, "in": "header", "required": False, "schema": schema}
 
@@ -149,10 +161,12 @@ def _parameters(endpoint: AnyEndpoint, schemas: _Schemas) -> Iterable[Json]:
 def _without_null(schema: Json) -> Json:
     """Return the schema without null: a parameter is left out instead."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
-    return kinds[0] if len(kinds) == 1 else schema
+    if len(kinds) == 1:
+        return kinds[0]
+    return {name: value for name, value in schema.items() if name != "description"}
 
 
-def _common_error_response(status: int, schemas: _Schemas) -> Json:
+def _common_error_response(status: int, schemas: _TableSchemas) -> Json:
     return {
         "description": HTTPStatus(status).phrase,
         "content": {"application/json": {"schema": schemas.of(ErrorResponse)}},

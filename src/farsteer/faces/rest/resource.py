@@ -184,6 +184,8 @@ def decode_body(body: bytes, kind: type[T]) -> T:
 
 def decode_query(query: bytes, kind: type[T]) -> T:
     """Raises BadRequest if the query string has unknown, repeated or invalid parameters."""
+    if not query:
+        return msgspec.convert({}, kind)
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError as error:

@@ -25,6 +25,7 @@ from farsteer.core.api import (
     SessionsResponse,
     SetModel,
     SetPermissionMode,
+    SwitchAgent,
 )
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import BadRequest, FarsteerError
@@ -38,6 +39,10 @@ _IDEMPOTENCY_KEY_PATTERN = "^[!-~]{1,200}$"
 IDEMPOTENCY_KEY_HEADER = {"Idempotency-Key": {"type": "string", "pattern": _IDEMPOTENCY_KEY_PATTERN}}
 MACHINE_ERRORS = (409, 422, 503)
 """The statuses of commands that a machine must execute: it is offline, unable to, or does not answer."""
+
+
+_SHOWN_DETAILS = frozenset({"session", "field", "models", "efforts"})
+"""What a caller can use: which session has a conversation already, which field was refused, what the agent knows."""
 
 
 class SessionsQuery(RequestBody):
@@ -59,10 +64,8 @@ def creation_response(result: CreationResult) -> Response:
     if isinstance(result, SessionCreated):
         return make_response(result)
     error = result.error
-    # Failures have no details, except for the session that an imported conversation belongs to already.
-    session = error.details.get("session")
-    details = None if session is None else {"session": session}
-    body = SessionNotCreated(message=error.message, logs=result.logs, details=details)
+    details = {name: value for name, value in error.details.items() if name in _SHOWN_DETAILS}
+    body = SessionNotCreated(message=error.message, logs=result.logs, details=details or None)
     return make_response(body, error.status)
 
 
@@ -135,6 +138,10 @@ async def set_model(call: EndpointCall[SetModel, None]) -> Done:
     )
 
 
+async def switch_agent(call: EndpointCall[SwitchAgent, None]) -> Done:
+    return await call.hub.sessions.switch_agent(call.caller, call.id("sessionId"), call.body)
+
+
 async def rewind_session(call: EndpointCall[RewindSession, None]) -> SessionRewound:
     return await call.hub.rewinds.rewind(call.caller, call.id("sessionId"), call.body)
 
@@ -154,7 +161,9 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         tag="Sessions", summary="Create a session",
         description="Returns when the agent is ready to take a message. `logs` lists the steps taken, also on "
         "failure. Without `agent` the first installed agent of the machine's preference list is used. A repeated "
-        "request with the same `Idempotency-Key` returns the same session.",
+        "request with the same `Idempotency-Key` returns the same session. A field that the agent does not use is "
+        "refused with 400 `field_not_used`, a model or effort that it does not have with 400 `model_unknown` or "
+        "`effort_unknown`; `details` names those it has. 409 `session_id_taken` if `sessionId` is not free.",
         example={
             "machineId": "e16b3653-ad9f-46a7-89fd-48a3d576cccb",
             "directory": "/home/me/project",
@@ -213,6 +222,12 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         body=SetModel, response=Done, errors=MACHINE_ERRORS,
         tag="Sessions", summary="Set the model and the reasoning effort",
         example={"model": "sonnet", "reasoningEffort": "high"},
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/agent", handler=switch_agent, scope=Scope.WRITE,
+        body=SwitchAgent, response=Done, errors=MACHINE_ERRORS,
+        tag="Sessions", summary="Go on with another model provider",
+        example={"agent": "glm"},
     ),
     Endpoint(
         method="POST", path="/api/sessions/{sessionId}/rewind", handler=rewind_session, scope=Scope.WRITE,

@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
+from html import escape
+from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
 from farsteer import __version__
@@ -21,6 +22,8 @@ from farsteer.server.responses import make_response
 
 _STARTED_AT = time.monotonic()
 _GAUGES = {"buffered_bytes", "clients", "links"}
+_ANY_ADDRESS = "http://hub.invalid"
+"""Stands for the address of the hub."""
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -103,27 +106,44 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
 
 
 def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...]:
-    """Return the endpoints of the documentation, which is made from `table` on the first request."""
+    """Return the endpoints of the documentation, which is made from `table` on the first request.
+
+    What is made is the same for everybody but for the address of the hub: each client sees the one that it uses.
+    """
 
     @cache
-    def openapi() -> bytes:
+    def openapi() -> dict[str, Any]:
         from farsteer.faces.rest.openapi import document
 
-        return encode(document(table))
+        return document(table)
 
     @cache
-    def page() -> tuple[bytes, dict[str, str]]:
+    def asyncapi() -> dict[str, Any]:
+        from farsteer.faces.rest.asyncapi import document
+
+        return document(_ANY_ADDRESS)
+
+    @cache
+    def page() -> tuple[str, dict[str, str]]:
         from farsteer.faces.rest.docs_page import CSP, render
+        from farsteer.faces.rest.openapi import servers
 
         headers = {"content-type": "text/html; charset=utf-8", "content-security-policy": CSP}
-        return render(msgspec.json.decode(openapi())).encode(), headers
+        return render({**openapi(), "servers": servers(_ANY_ADDRESS)}), headers
 
     async def get_openapi(call: EndpointCall[None, None]) -> bytes:
-        return openapi()
+        from farsteer.faces.rest.openapi import servers
+
+        return encode({**openapi(), "servers": servers(call.hub_address)})
+
+    async def get_asyncapi(call: EndpointCall[None, None]) -> bytes:
+        from farsteer.faces.rest.asyncapi import servers
+
+        return encode({**asyncapi(), "servers": servers(call.hub_address)})
 
     async def get_docs(call: EndpointCall[None, None]) -> Response:
         body, headers = page()
-        return make_response(body, headers=headers)
+        return make_response(body.replace(_ANY_ADDRESS, escape(call.hub_address)).encode(), headers=headers)
 
     async def get_root(call: EndpointCall[None, None]) -> Response:
         return make_response(b"", 307, {"location": "/docs"})
@@ -132,6 +152,10 @@ def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...
         Endpoint(
             method="GET", path="/openapi.json", handler=get_openapi, scope=None, response=None,
             tag="System", summary="Get the OpenAPI document",
+        ),
+        Endpoint(
+            method="GET", path="/asyncapi.json", handler=get_asyncapi, scope=None, response=None,
+            tag="System", summary="Get the AsyncAPI document of the live events",
         ),
         Endpoint(
             method="GET", path="/docs", handler=get_docs, scope=None, response=None, media_type="text/html",
