@@ -105,7 +105,7 @@ async def test_retries_are_limited(hub: FakeHub, client: AsyncClient) -> None:
         (409, "already_answered", errors.AlreadyAnswered),
         (422, "not_capable", errors.NotCapable),
         (429, "rate_limited", errors.RateLimited),
-        (503, "timeout", errors.Unavailable),
+        (503, "timeout", errors.TimedOut),
     ],
 )
 async def test_an_error_code_becomes_its_exception(
@@ -141,6 +141,29 @@ async def test_a_failed_creation_carries_its_log(hub: FakeHub, client: AsyncClie
         await client.create_session(api.CreateSession(machine_id="m", directory="/d"))
     assert caught.value.code is ErrorCode.AGENT_NOT_INSTALLED
     assert [line.step for line in caught.value.details["logs"]] == ["directory", "agent"]
+
+
+async def test_a_call_takes_no_longer_than_its_timeout() -> None:
+    async def silent(request: httpx.Request) -> httpx.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with AsyncClient(URL, "secret", transport=httpx.MockTransport(silent)) as client:
+        for call in (
+            client.machines(timeout=0.02),
+            client.start(".", timeout=0.02),
+            client.attach("s").send("hello", timeout=0.02),
+            client.attach("s").ask("hello", timeout=0.02),
+            anext(client.sessions(timeout=0.02)),
+        ):
+            with pytest.raises(errors.TimedOut, match=r"longer than 0\.02 s"):
+                await call
+
+
+async def test_a_hub_that_is_silent_is_a_timeout_too(hub: FakeHub, client: AsyncClient) -> None:
+    hub.script(*(httpx.ReadTimeout("late") for _ in range(3)))
+    with pytest.raises(errors.TimedOut, match="does not answer in time"):
+        await client.machines()
 
 
 async def test_a_closed_client_says_so(client: AsyncClient) -> None:

@@ -29,6 +29,14 @@ def test_an_ambiguous_choice_is_an_error() -> None:
     with pytest.raises(BadRequest, match="2 machines") as caught:
         choose_machine([machine("a"), machine("b")])
     assert caught.value.details["machines"] == ["far (a)", "far (b)"]
+    assert "far (a), far (b)" in caught.value.message
+
+
+def test_two_machines_of_one_name_are_told_apart_by_their_ids() -> None:
+    twins = [machine("id-1", name="build"), machine("id-2", name="build")]
+    with pytest.raises(BadRequest) as caught:
+        choose_machine(twins, "build")
+    assert "name one by its id: build (id-1), build (id-2)" in caught.value.message
 
 
 def test_none_connected() -> None:
@@ -50,7 +58,7 @@ def test_by_id_beginning_name_or_host() -> None:
         "two": "abd-2",
     }.items():
         assert choose_machine(machines, wanted).id == found
-    with pytest.raises(BadRequest, match="more than one"):
+    with pytest.raises(BadRequest, match="fits 2 machines"):
         choose_machine(machines, "ab")
     with pytest.raises(NotFound) as caught:
         choose_machine(machines, "nowhere")

@@ -1,6 +1,8 @@
 """A live stream survives lost connections: no event is missed or repeated, and a gap is reported."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import httpx
@@ -77,6 +79,35 @@ async def test_a_silent_connection_is_replaced(hub: FakeHub, client: AsyncClient
     hub.stream(ready("e-0"), sync(1))
     assert (await anext(client.events())).cursor == "e-1"
     assert hub.requests[0].extensions["timeout"]["read"] == 45.0
+
+
+class Paced(httpx.AsyncByteStream):
+    """A response body whose second part comes when it is told to."""
+
+    def __init__(self, first: bytes, second: bytes) -> None:
+        self.parts = first, second
+        self.go_on = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self.parts[0]
+        await self.go_on.wait()
+        yield self.parts[1]
+        await asyncio.Event().wait()
+
+
+async def test_a_timeout_leaves_the_connection_as_it_is(hub: FakeHub, client: AsyncClient) -> None:
+    body = Paced(ready("e-0"), sync(1))
+    hub.script(httpx.Response(200, headers={"Content-Type": "text/event-stream"}, stream=body))
+    async with client.events(timeout=0.02) as events:
+        for _ in range(3):
+            with pytest.raises(errors.TimedOut, match=r"within 0\.02 s"):
+                await anext(events)
+        body.go_on.set()
+        assert (await anext(events)).cursor == "e-1"
+        with pytest.raises(errors.TimedOut):
+            await anext(events)
+    assert len(hub.requests) == 1
+    assert [event async for event in events] == []
 
 
 async def test_a_gap_is_an_event_of_its_own(hub: FakeHub, client: AsyncClient) -> None:

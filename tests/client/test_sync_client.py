@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import farsteer
 from farsteer.client import AsyncClient, AsyncSession, Client, Session, stream
-from farsteer.client.turn import Turn, TurnEndReason, TurnUpdate
+from farsteer.client.turn import AsyncTurn, TurnEndReason, TurnUpdate
 from farsteer.core import errors
 from farsteer.core.approvals import Approval
 from tests.client.fake_hub import URL, FakeHub
@@ -35,7 +36,7 @@ def public(kind: type) -> set[str]:
 
 
 def test_both_clients_and_both_sessions_have_the_same_methods() -> None:
-    assert public(AsyncClient) - {"aclose", "follow"} == public(Client) - {"close", "run"}
+    assert public(AsyncClient) - {"aclose", "follow"} == public(Client) - {"close"}
     assert public(AsyncSession) == public(Session)
     assert farsteer.Client is Client
     assert farsteer.AsyncClient is AsyncClient
@@ -44,9 +45,24 @@ def test_both_clients_and_both_sessions_have_the_same_methods() -> None:
 def test_signatures_and_docstrings_are_kept() -> None:
     assert [*inspect.signature(Client.send).parameters] == [*inspect.signature(AsyncClient.send).parameters]
     assert [*inspect.signature(Session.send).parameters] == [
-        "self", "text", "attachments", "local_id", "delivery",
+        "self", "text", "attachments", "local_id", "delivery", "timeout",
     ]  # fmt: skip
     assert Session.send.__doc__ == AsyncClient.send.__doc__
+
+
+@pytest.mark.parametrize("kind", [Client, Session])
+def test_signatures_name_no_types_of_asyncio(kind: type) -> None:
+    for name in public(kind):
+        method = getattr(kind, name)
+        written = f"{inspect.signature(method)} {method.__doc__}"
+        assert not re.search(r"\b(?:Async\w+|Await\w*|Coroutine|Any|await|coroutine)\b", written), name
+
+
+@pytest.mark.parametrize("kind", [AsyncClient, AsyncSession, Client, Session])
+def test_everything_that_can_block_takes_a_timeout(kind: type) -> None:
+    at_once = {"attach", "aclose", "close", "follow"}
+    for name in public(kind) - at_once:
+        assert "timeout" in inspect.signature(getattr(kind, name)).parameters, name
 
 
 def test_calls_return_the_answer(hub: FakeHub, client: Client) -> None:
@@ -90,7 +106,7 @@ def test_events_are_an_iterator(hub: FakeHub, client: Client, monkeypatch: pytes
 
 def followed(client: Client, monkeypatch: pytest.MonkeyPatch, fake: FakeTurnClient) -> Session:
     for name in ("session", "messages", "send", "answer", "follow"):
-        monkeypatch.setattr(client.aio, name, getattr(fake, name))
+        monkeypatch.setattr(client._aio, name, getattr(fake, name))
     return client.attach("s")
 
 
@@ -119,10 +135,22 @@ def test_ask_answers_and_the_callback_runs_in_the_callers_thread(
     assert fake.answers == [("a", True)]
 
 
+def test_ask_without_a_callback_raises_what_the_agent_asks(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED))
+    session = followed(client, monkeypatch, fake)
+    with pytest.raises(errors.ApprovalNeeded) as raised:
+        session.ask("hello")
+    assert raised.value.approval == ASKED
+    assert not fake.subscribed
+    assert fake.answers == []
+
+
 def test_an_interrupted_call_is_cancelled(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    async def endless(self: Turn) -> TurnUpdate:
+    async def endless(self: AsyncTurn) -> TurnUpdate:
         began.set()
         try:
             await asyncio.Event().wait()
@@ -142,7 +170,7 @@ def test_an_interrupted_call_is_cancelled(client: Client, monkeypatch: pytest.Mo
             self.future.cancel()
 
     begin = asyncio.run_coroutine_threadsafe
-    monkeypatch.setattr(Turn, "__anext__", endless)
+    monkeypatch.setattr(AsyncTurn, "__anext__", endless)
     monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", lambda *work: Interrupted(begin(*work)))
     with pytest.raises(KeyboardInterrupt):
         next(client.attach("s").turn("hello"))

@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 
 from farsteer.client.live_events import Gap, LiveEvent
-from farsteer.client.turn import Turn, TurnResult, TurnUpdate
+from farsteer.client.turn import AsyncTurn, TurnResult, TurnUpdate
 from farsteer.core import errors
 from farsteer.core import events as ev
 from farsteer.core.api import ApprovalAnswered, Approve, Deny, MessageAccepted, NewAttachment, SessionView
 from farsteer.core.approvals import Approval, ApprovalKind, Outcome
 from farsteer.core.errors import ErrorCode
-from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, TurnEndReason, role_of
+from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, ToolStatus, TurnEndReason, role_of
+from farsteer.core.modes import ToolKind
 from farsteer.core.queue import ItemState
 
 ITEM = "item"
@@ -107,7 +108,7 @@ def delta(text: str, offset: int = 0, message_id: str = "m", kind: DeltaKind = D
 
 
 async def follow(client: FakeTurnClient, **options: Any) -> tuple[list[TurnUpdate], TurnResult]:
-    turn = Turn(client, "s", "hello", **options)
+    turn = AsyncTurn(client, "s", "hello", **options)
     async with asyncio.timeout(5):
         updates = [update async for update in turn]
     assert turn.result is not None
@@ -223,7 +224,7 @@ async def test_an_entry_that_comes_twice_counts_once() -> None:
 async def test_a_deleted_session_ends_the_turn() -> None:
     client = FakeTurnClient(start(), LiveEvent("session-removed"))
     with pytest.raises(errors.NotFound, match="deleted"):
-        await Turn(client, "s", "hello").finish()
+        await AsyncTurn(client, "s", "hello").finish()
     assert not client.subscribed
 
 
@@ -288,14 +289,67 @@ async def test_a_failed_send_closes_the_subscription() -> None:
 
     client = Refusing()
     with pytest.raises(errors.Conflict, match="full"):
-        await anext(Turn(client, "s", "hello"))
+        await anext(AsyncTurn(client, "s", "hello"))
     assert not client.subscribed
 
 
 async def test_leaving_early_closes_the_subscription() -> None:
     client = FakeTurnClient(start(), says("one"), end())
-    async with Turn(client, "s", "hello") as turn:
+    async with AsyncTurn(client, "s", "hello") as turn:
         await anext(turn)
     assert not client.subscribed
     with pytest.raises(errors.Conflict, match="no longer followed"):
         await turn.finish()
+
+
+async def test_an_approval_without_a_callback_is_an_error_where_answers_are_needed() -> None:
+    client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), seq=3)
+    with pytest.raises(errors.ApprovalNeeded) as raised:
+        await follow(client, needs_answers=True)
+    error = raised.value
+    assert (error.approval, error.session_id, error.item_id) == (ASKED, "s", ITEM)
+    assert error.code is ErrorCode.APPROVAL_NEEDED
+    for call in ("session.approve('a')", "session.deny('a')", "session.wait('item')"):
+        assert call in error.message
+    assert not client.subscribed
+    assert client.answers == []
+
+
+async def test_an_approval_that_was_answered_meanwhile_needs_no_answer() -> None:
+    resolved = ev.ApprovalResolved(approval_id="a", outcome=Outcome.APPROVED)
+    client = FakeTurnClient(start(), ev.ApprovalRequested(approval=ASKED), resolved, end())
+    client.live = [Gap("gap")]
+    asked: list[Approval] = []
+    await follow(client, on_approval=asked.append)
+    assert asked == []
+    await follow(client, needs_answers=True)
+
+
+async def test_a_turn_that_takes_too_long_is_no_longer_followed_and_says_how_to_go_on() -> None:
+    client = FakeTurnClient(start())
+    with pytest.raises(errors.TimedOut, match=r"longer than 0.05 s.*session.wait\('item'\)") as raised:
+        await follow(client, timeout=0.05)
+    assert raised.value.details == {"session_id": "s", "item_id": ITEM}
+    assert not client.subscribed
+
+
+async def test_a_message_that_is_steered_into_a_running_turn_ends_with_it() -> None:
+    said = ev.UserMessage(item_id=ITEM, text="and this")
+    client = FakeTurnClient(start("other", "another item"), said, says("done"), end(turn="other"))
+    _, result = await follow(client)
+    assert (result.turn_id, result.text) == ("other", "done")
+
+
+def test_an_update_is_matched_by_class_and_kind() -> None:
+    call = ev.ToolCall(
+        tool_call_id="1", title="edit a.txt", tool_kind=ToolKind.EDIT, status=ToolStatus.PENDING
+    )
+    entry = Entry(id="e", seq=1, role=role_of(call), created_at=0, content=call)
+    match TurnUpdate(entry=entry).event:
+        case ev.ToolCall(kind=ToolKind.READ):
+            raise AssertionError("it is no read")
+        case ev.ToolCall(kind=ToolKind.EDIT, title=title):
+            assert title == "edit a.txt"
+        case _:
+            raise AssertionError("it is a tool call")
+    assert TurnUpdate(delta=delta("x")).event is None

@@ -69,6 +69,35 @@ async def test_an_approval_by_callback(stack: Stack, client: AsyncClient) -> Non
     assert not (Path(stack.directory()) / "other.txt").exists()
 
 
+async def test_what_the_agent_asks_can_be_answered_after_ask_has_raised(
+    stack: Stack, client: AsyncClient
+) -> None:
+    session = await client.start(stack.directory(), agent="demo")
+    with pytest.raises(errors.ApprovalNeeded) as raised:
+        await session.ask("run echo whales")
+    needed = raised.value
+    assert [waiting.approval.id for waiting in await client.approvals()] == [needed.approval.id]
+    with pytest.raises(errors.ApprovalNeeded):
+        await session.wait(needed.item_id)
+    with pytest.raises(errors.TimedOut) as late:
+        await session.wait(needed.item_id, on_approval=lambda approval: None, timeout=0.2)
+    assert late.value.details["item_id"] == needed.item_id
+    await session.approve(needed.approval.id)
+    result = await session.wait(needed.item_id)
+    assert str(result) == "The command has run."
+    assert await session.wait(needed.item_id) == result, "also when it has ended"
+    assert str(await session.ask("say next")) == "next"
+
+
+async def test_a_sent_message_is_waited_for(stack: Stack, client: AsyncClient) -> None:
+    session = await client.start(stack.directory(), agent="demo")
+    sent = [await session.send(f"say {n}") for n in range(3)]
+    answers = await asyncio.gather(*(session.wait(message.id) for message in reversed(sent)))
+    assert [str(answer) for answer in answers] == ["2", "1", "0"]
+    with pytest.raises(errors.NotFound):
+        await session.wait("no-such-message")
+
+
 async def test_an_approval_from_the_inbox(stack: Stack, client: AsyncClient) -> None:
     session = await client.start(stack.directory(), agent="demo")
     choice = ""

@@ -17,9 +17,11 @@ from farsteer.client.hub_operations import HubOperations
 from farsteer.client.machines import choose_machine
 from farsteer.client.message_operations import MessageOperations
 from farsteer.client.stream import EventStream
+from farsteer.client.time_limit import time_limit
 from farsteer.core import api
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.recent import RecentIds
 from farsteer.core.session import SessionType
 
 if TYPE_CHECKING:
@@ -35,8 +37,9 @@ class AsyncClient(HubOperations, MessageOperations):
             session = await client.start(".", agent="demo")
             print(await session.ask("hello"))
 
-    Every method may raise an exception of `farsteer.core.errors`; branch on its class or its `code`. Common to all of
-    them are `Unavailable` if the hub cannot be reached and `Unauthorized` if it refuses the access token.
+    Every method may raise an exception of `farsteer.errors`; branch on its class or its `code`. Common to all of them
+    are `Unavailable` if the hub cannot be reached and `Unauthorized` if it refuses the access token. Every method that
+    waits takes a `timeout` in seconds and then raises `TimedOut`.
 
     Args:
         url: The address of the hub. Defaults to `$FARSTEER_HUB`, the hub that runs on this machine's home directory,
@@ -62,6 +65,7 @@ class AsyncClient(HubOperations, MessageOperations):
         address = find_url(url, allow_insecure=allow_insecure)
         self._connection = RestConnection(address, find_token(address, token), transport=transport)
         self._streams: WeakSet[EventStream] = WeakSet()
+        self.answered = RecentIds()
 
     @property
     def url(self) -> str:
@@ -97,6 +101,7 @@ class AsyncClient(HubOperations, MessageOperations):
         worktree: str | bool = False,
         permission_timeout: float | None = None,
         source: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncSession:
         """Create a session and wait until its agent is ready to take a message.
 
@@ -114,6 +119,7 @@ class AsyncClient(HubOperations, MessageOperations):
             worktree: True or a name gives the session a new git worktree of the directory.
             permission_timeout: Seconds after which an approval that nobody answers is denied.
             source: Where the session comes from, such as "cli".
+            timeout: Seconds until the agent must be ready. Defaults to 150.
 
         Returns:
             A handle of the new session.
@@ -124,24 +130,26 @@ class AsyncClient(HubOperations, MessageOperations):
             NotFound: There is no such machine.
             FarsteerError: The session could not be created. `details["logs"]` has the steps that were taken.
         """
-        chosen = choose_machine(await self.machines(), machine)
-        created = await self.create_session(
-            api.CreateSession(
-                machine_id=chosen.id,
-                directory=absolute_path(directory),
-                agent=agent,
-                prompt=prompt,
-                model=model,
-                model_reasoning_effort=None if effort is None else ReasoningEffort(effort),
-                permission_mode=None if permission_mode is None else PermissionMode(permission_mode),
-                yolo=yolo,
-                title=title,
-                session_type=SessionType.WORKTREE if worktree else None,
-                worktree_name=worktree if isinstance(worktree, str) and worktree else None,
-                permission_timeout=permission_timeout,
-                source=source,
+        async with time_limit(timeout, "creating the session"):
+            chosen = choose_machine(await self.machines(), machine)
+            created = await self.create_session(
+                api.CreateSession(
+                    machine_id=chosen.id,
+                    directory=absolute_path(directory),
+                    agent=agent,
+                    prompt=prompt,
+                    model=model,
+                    model_reasoning_effort=None if effort is None else ReasoningEffort(effort),
+                    permission_mode=None if permission_mode is None else PermissionMode(permission_mode),
+                    yolo=yolo,
+                    title=title,
+                    session_type=SessionType.WORKTREE if worktree else None,
+                    worktree_name=worktree if isinstance(worktree, str) and worktree else None,
+                    permission_timeout=permission_timeout,
+                    source=source,
+                ),
+                timeout=timeout,
             )
-        )
         return self.attach(created.session_id)
 
     def attach(self, session_id: str) -> AsyncSession:
@@ -151,7 +159,12 @@ class AsyncClient(HubOperations, MessageOperations):
         return AsyncSession(self, session_id)
 
     async def fork(
-        self, session_id: str, *, seq: int | None = None, title: str | None = None
+        self,
+        session_id: str,
+        *,
+        seq: int | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncSession:
         """Create a session that begins with a copy of another one's conversation.
 
@@ -166,10 +179,16 @@ class AsyncClient(HubOperations, MessageOperations):
             NotCapable: The agent cannot fork conversations.
         """
         path = api_path("sessions", session_id, "fork")
-        return await self._create_by(path, api.ForkSession(seq=seq, title=title))
+        return await self._create_by(path, api.ForkSession(seq=seq, title=title), timeout)
 
     async def adopt(
-        self, machine_id: str, agent: str, native_id: str, *, title: str | None = None
+        self,
+        machine_id: str,
+        agent: str,
+        native_id: str,
+        *,
+        title: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncSession:
         """Create a session from a conversation that an agent has stored. The session continues it.
 
@@ -186,10 +205,10 @@ class AsyncClient(HubOperations, MessageOperations):
         """
         path = api_path("machines", machine_id, "import")
         return await self._create_by(
-            path, api.ImportConversation(agent=agent, native_id=native_id, title=title)
+            path, api.ImportConversation(agent=agent, native_id=native_id, title=title), timeout
         )
 
-    async def _create_by(self, path: str, body: msgspec.Struct) -> AsyncSession:
+    async def _create_by(self, path: str, body: msgspec.Struct, timeout: float | None) -> AsyncSession:
         created = await self._connection.call(
             "POST",
             path,
@@ -197,7 +216,8 @@ class AsyncClient(HubOperations, MessageOperations):
             body=body,
             headers={"Idempotency-Key": new_id()},
             repeatable=True,
-            timeout=CREATE_SECONDS,
+            wait=CREATE_SECONDS,
+            timeout=timeout,
         )
         return self.attach(created.session_id)
 
@@ -208,6 +228,7 @@ class AsyncClient(HubOperations, MessageOperations):
         types: Iterable[str] | None = None,
         since: str | None = None,
         reconnect_timeout: float | None = None,
+        timeout: float | None = None,
     ) -> EventStream:
         """Return the live events of the namespace, or of one session, as an async iterator.
 
@@ -221,6 +242,7 @@ class AsyncClient(HubOperations, MessageOperations):
             since: The cursor of an event; begin behind it. Defaults to now.
             reconnect_timeout: Raise if a lost connection could not be restored for this many seconds. None retries
                 without end.
+            timeout: Seconds to wait for each event. After a `TimedOut` the iteration can go on, and misses nothing.
         """
         stream = EventStream(
             self._connection,
@@ -228,6 +250,7 @@ class AsyncClient(HubOperations, MessageOperations):
             types=types,
             since=since,
             reconnect_timeout=reconnect_timeout,
+            timeout=timeout,
         )
         self._streams.add(stream)
         return stream

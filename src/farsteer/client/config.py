@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import os
-import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
+from farsteer.client.settings import find, find_flag, find_text, home_dir, read_own_file
 from farsteer.core.errors import BadRequest, Unauthorized
 
 DEFAULT_URL = "http://127.0.0.1:3006"
@@ -30,11 +29,6 @@ class Login(msgspec.Struct, frozen=True):
     token: str
 
 
-def home_dir() -> Path:
-    """Return the home directory: `$FARSTEER_HOME`, or `~/.farsteer`."""
-    return Path(os.environ.get("FARSTEER_HOME") or "~/.farsteer").expanduser().absolute()
-
-
 def hub_file(home: Path) -> Path:
     return home / "hub.json"
 
@@ -50,7 +44,7 @@ def login_file(home: Path) -> Path:
 def stored_login(home: Path) -> Login | None:
     """Return what `farsteer login` stored, or None."""
     try:
-        return msgspec.json.decode(_read_own_file(login_file(home)), type=Login)
+        return msgspec.json.decode(read_own_file(login_file(home)), type=Login)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -58,19 +52,10 @@ def stored_login(home: Path) -> Login | None:
 def running_hub(home: Path) -> HubFile | None:
     """Return the hub that runs on `home`, or None if there is none or its process has ended."""
     try:
-        found = msgspec.json.decode(_read_own_file(hub_file(home)), type=HubFile)
+        found = msgspec.json.decode(read_own_file(hub_file(home)), type=HubFile)
     except (OSError, msgspec.DecodeError):
         return None
     return found if _is_running(found.pid) else None
-
-
-def _read_own_file(path: Path) -> bytes:
-    """Read a file of the home directory. Raises OSError, also for a symbolic link and for a file of another user."""
-    file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    with open(file, "rb") as stream:
-        if sys.platform != "win32" and os.fstat(file).st_uid not in (0, os.geteuid()):
-            raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
-        return stream.read()
 
 
 def _is_running(pid: int) -> bool:
@@ -88,14 +73,14 @@ def _is_running(pid: int) -> bool:
 def find_url(url: str | None = None, *, allow_insecure: bool = False) -> str:
     """Return the address of the hub to use.
 
-    That is the first of: `url`, `$FARSTEER_HUB`, the hub that runs on the home directory, the hub of
-    `farsteer login`, and `DEFAULT_URL`.
+    That is the first of: `url`, `$FARSTEER_HUB`, `hub` in `config.toml`, the hub that runs on the home directory, the
+    hub of `farsteer login`, and `DEFAULT_URL`.
 
     Raises:
         BadRequest: As `check_url`.
     """
     running, login = running_hub(home_dir()), stored_login(home_dir())
-    url = url or os.environ.get("FARSTEER_HUB")
+    url = find_text("hub", url or None)
     if url:
         given = check_url(url, allow_insecure=allow_insecure).rstrip("/")
         return running.url if running and _is_same_hub(given, running.url) else given
@@ -120,7 +105,7 @@ def find_token(url: str, token: str | None = None) -> str:
     Raises:
         Unauthorized: There is none, or the token file cannot be read.
     """
-    token = token or os.environ.get("CLI_API_TOKEN")
+    token = find_text("token", token or None)
     if token:
         return token.strip()
     home = home_dir()
@@ -134,7 +119,7 @@ def find_token(url: str, token: str | None = None) -> str:
         )
     path = token_file(home)
     try:
-        stored = _read_own_file(path).decode("utf-8-sig").strip()
+        stored = read_own_file(path).decode("utf-8-sig").strip()
     except FileNotFoundError:
         stored = ""
     except OSError as error:
@@ -144,12 +129,25 @@ def find_token(url: str, token: str | None = None) -> str:
     return stored
 
 
+def token_source(url: str) -> str | None:
+    """Return where `find_token` finds the token for the hub at `url`, or None if there is none."""
+    home = home_dir()
+    login, running = stored_login(home), running_hub(home)
+    if (found := find("token")).is_set:
+        return found.source
+    if login is not None and login.url == url:
+        return "farsteer login"
+    is_own = running is not None and running.url == url
+    return str(token_file(home)) if is_own and token_file(home).exists() else None
+
+
 def check_url(url: str, *, allow_insecure: bool = False) -> str:
     """Return `url` if it is the address of a hub and the connection protects the access token.
 
     Args:
         url: An address with http or https.
-        allow_insecure: Accept http to another machine, as `$FARSTEER_ALLOW_INSECURE=1` does.
+        allow_insecure: Accept http to another machine, as `$FARSTEER_ALLOW_INSECURE=1` and `allow_insecure = true` in
+            `config.toml` do.
 
     Raises:
         BadRequest: It is not an address, or it would send the token unencrypted to another machine.
@@ -161,13 +159,12 @@ def check_url(url: str, *, allow_insecure: bool = False) -> str:
         valid = False
     if not valid:
         raise BadRequest(f"not a hub address: {url!r}; it looks like {DEFAULT_URL}")
-    if url.startswith("http:") and not is_loopback(url):
-        allowed = allow_insecure or os.environ.get("FARSTEER_ALLOW_INSECURE") == "1"
-        if not allowed:
-            raise BadRequest(
-                f"{url} would send the token unencrypted: use https, or set FARSTEER_ALLOW_INSECURE=1 "
-                "on a trusted network"
-            )
+    is_encrypted = url.startswith("https:")
+    if not (is_encrypted or is_loopback(url) or allow_insecure or find_flag("allow_insecure")):
+        raise BadRequest(
+            f"{url} would send the token unencrypted: use https, or set FARSTEER_ALLOW_INSECURE=1 "
+            "on a trusted network"
+        )
     return url
 
 

@@ -17,8 +17,9 @@ import msgspec
 from farsteer import __version__
 from farsteer.client.config import is_loopback
 from farsteer.client.errors import hub_error
+from farsteer.client.time_limit import time_limit
 from farsteer.core.api import AuthRequest, AuthResponse, LogLineView
-from farsteer.core.errors import Conflict, FarsteerError, Internal, Unauthorized, Unavailable
+from farsteer.core.errors import Conflict, FarsteerError, Internal, TimedOut, Unauthorized, Unavailable
 from farsteer.core.wire import decode, encode
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class RestConnection:
         query: Query | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool | None = None,
-        timeout: float = REQUEST_SECONDS,
+        wait: float = REQUEST_SECONDS,
+        timeout: float | None = None,
         anonymous: bool = False,
     ) -> T:
         """Send a request and return its decoded answer.
@@ -89,41 +91,52 @@ class RestConnection:
             headers: Additional headers.
             repeatable: Whether the request may be sent again when it is unknown if the hub received it. Defaults to
                 True for GET. A request that was certainly not sent is always repeated.
-            timeout: Seconds to wait for the answer.
+            wait: Seconds that the hub may be silent. Sending a large body may take longer.
+            timeout: Seconds that the whole call may take, with all attempts. Replaces `wait`.
             anonymous: Send no JWT.
 
         Raises:
             FarsteerError: The hub answered with an error.
             Unavailable: The hub could not be reached, or what answered is not a hub.
+            TimedOut: It took longer than `wait` or `timeout`.
             Conflict: The client is closed.
             Internal: The answer could not be decoded.
         """
         repeat = method == "GET" if repeatable is None else repeatable
         content = None if body is None else encode(body)
         fixed = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
-        for last_attempt in (anonymous, True):
-            jwt = None if anonymous else await self._get_jwt()
-            request = self._http.build_request(
-                method,
-                path,
-                headers={**fixed, **_authorization(jwt)},
-                params=_without_none(query) or None,
-                content=content,
-                timeout=timeout,
-            )
-            response = await self._send(request, repeat=repeat)
-            if response.status_code != 401 or last_attempt:
-                return _decode(response, kind)
-            self._discard_jwt(jwt)
+        async with time_limit(timeout, f"{method} {path} of {self.url}"):
+            for last_attempt in (anonymous, True):
+                jwt = None if anonymous else await self._get_jwt()
+                request = self._http.build_request(
+                    method,
+                    path,
+                    headers={**fixed, **_authorization(jwt)},
+                    params=_without_none(query) or None,
+                    content=content,
+                    timeout=wait if timeout is None else timeout,
+                )
+                response = await self._send(request, repeat=repeat)
+                if response.status_code != 401 or last_attempt:
+                    return _decode(response, kind)
+                self._discard_jwt(jwt)
         raise AssertionError("the last attempt returns or raises")
 
-    async def open_stream(self, path: str, *, query: Query, headers: Mapping[str, str]) -> httpx.Response:
+    async def open_stream(
+        self, path: str, *, query: Query, headers: Mapping[str, str], timeout: float | None = None
+    ) -> httpx.Response:
         """Send a GET request and return the response with its body unread. The caller reads and closes it.
+
+        Args:
+            path: The path, with quoted parts.
+            query: Query parameters; those that are None are left out.
+            headers: Additional headers.
+            timeout: Seconds that each step may take: connecting, and each chunk.
 
         Raises:
             FarsteerError: As `call`.
         """
-        timeout = httpx.Timeout(REQUEST_SECONDS, read=STREAM_IDLE_SECONDS)
+        limits = httpx.Timeout(timeout or REQUEST_SECONDS, read=timeout or STREAM_IDLE_SECONDS)
         for last_attempt in (False, True):
             jwt = await self._get_jwt()
             request = self._http.build_request(
@@ -131,7 +144,7 @@ class RestConnection:
                 path,
                 params=_without_none(query),
                 headers={**headers, **_authorization(jwt)},
-                timeout=timeout,
+                timeout=limits,
             )
             self._check_open()
             try:
@@ -150,7 +163,7 @@ class RestConnection:
         """Return the exception for a request that failed on its way."""
         match error:
             case httpx.TimeoutException():
-                reason = "it does not answer in time"
+                return TimedOut(f"no hub at {self.url}: it does not answer in time", url=self.url)
             case httpx.ConnectError() if str(error) in ("", "All connection attempts failed"):
                 reason = "nothing listens there"
             case _:

@@ -16,24 +16,28 @@ class HubOperations:
 
     _connection: RestConnection
 
-    async def health(self) -> api.Health:
+    async def health(self, *, timeout: float | None = None) -> api.Health:
         """Return the hub's status and version. Needs no valid token."""
-        return await self._connection.call("GET", "/health", api.Health, anonymous=True)
+        return await self._connection.call("GET", "/health", api.Health, anonymous=True, timeout=timeout)
 
-    async def machines(self) -> list[api.MachineView]:
+    async def machines(self, *, timeout: float | None = None) -> list[api.MachineView]:
         """Return all machines of the namespace, the connected ones (`active`) first."""
-        return (await self._connection.call("GET", api_path("machines"), api.MachinesResponse)).machines
+        return (
+            await self._connection.call("GET", api_path("machines"), api.MachinesResponse, timeout=timeout)
+        ).machines
 
-    async def machine(self, machine_id: str) -> api.MachineView:
+    async def machine(self, machine_id: str, *, timeout: float | None = None) -> api.MachineView:
         """Return one machine.
 
         Raises:
             NotFound: There is no machine with this id.
         """
         path = api_path("machines", machine_id)
-        return (await self._connection.call("GET", path, api.MachineResponse)).machine
+        return (await self._connection.call("GET", path, api.MachineResponse, timeout=timeout)).machine
 
-    async def remove_machine(self, machine_id: str, *, delete_sessions: bool = False) -> None:
+    async def remove_machine(
+        self, machine_id: str, *, delete_sessions: bool = False, timeout: float | None = None
+    ) -> None:
         """Let the hub forget a machine that is not connected, and its key.
 
         Args:
@@ -46,9 +50,11 @@ class HubOperations:
             Forbidden: The token lacks the scope `admin`.
         """
         query = {"sessions": "delete" if delete_sessions else "keep"}
-        await self._connection.call("DELETE", api_path("machines", machine_id), api.Done, query=query)
+        await self._connection.call(
+            "DELETE", api_path("machines", machine_id), api.Done, query=query, timeout=timeout
+        )
 
-    async def release_machine(self, machine_id: str) -> None:
+    async def release_machine(self, machine_id: str, *, timeout: float | None = None) -> None:
         """Let another runner with the machine's identity take the place of one that is gone for good.
 
         Only if that one does not run any more: it may still be working without a connection.
@@ -58,21 +64,25 @@ class HubOperations:
             Conflict: It is connected.
             Forbidden: The token lacks the scope `admin`.
         """
-        await self._connection.call("POST", api_path("machines", machine_id, "release"), api.Done)
+        await self._connection.call(
+            "POST", api_path("machines", machine_id, "release"), api.Done, timeout=timeout
+        )
 
-    async def limits(self) -> list[api.LimitView]:
+    async def limits(self, *, timeout: float | None = None) -> list[api.LimitView]:
         """Return the limits of the namespace, with what is used of each."""
-        return (await self._connection.call("GET", api_path("limits"), api.LimitsResponse)).limits
+        return (
+            await self._connection.call("GET", api_path("limits"), api.LimitsResponse, timeout=timeout)
+        ).limits
 
-    async def storage(self) -> StorageReport:
+    async def storage(self, *, timeout: float | None = None) -> StorageReport:
         """Return the size of the hub's database, and what its retention rules would remove.
 
         Raises:
             Forbidden: The token lacks the scope `admin`, or does not belong to the namespace `default`.
         """
-        return await self._connection.call("GET", api_path("storage"), StorageReport)
+        return await self._connection.call("GET", api_path("storage"), StorageReport, timeout=timeout)
 
-    async def compact(self, *, dry_run: bool = False) -> StorageReport:
+    async def compact(self, *, dry_run: bool = False, timeout: float | None = None) -> StorageReport:
         """Let the hub apply its retention rules and give back free space, which goes on in the background.
 
         Args:
@@ -82,14 +92,22 @@ class HubOperations:
             Forbidden: The token lacks the scope `admin`, or does not belong to the namespace `default`.
         """
         path, body = api_path("storage", "compact"), Compaction(dry_run=dry_run)
-        return await self._connection.call("POST", path, StorageReport, body=body)
+        return await self._connection.call("POST", path, StorageReport, body=body, timeout=timeout)
 
-    async def agents(self) -> list[api.AgentView]:
+    async def agents(self, *, timeout: float | None = None) -> list[api.AgentView]:
         """Return the agents of all connected machines, and on which of them each is available."""
-        return (await self._connection.call("GET", api_path("agents"), api.AgentsResponse)).agents
+        return (
+            await self._connection.call("GET", api_path("agents"), api.AgentsResponse, timeout=timeout)
+        ).agents
 
     async def conversations(
-        self, machine_id: str, agent: str, *, directory: str | None = None, limit: int = 100
+        self,
+        machine_id: str,
+        agent: str,
+        *,
+        directory: str | None = None,
+        limit: int = 100,
+        timeout: float | None = None,
     ) -> list[StoredConversation]:
         """Return the conversations that an agent has stored on a machine, the one used last first.
 
@@ -107,10 +125,14 @@ class HubOperations:
         """
         path = api_path("machines", machine_id, "conversations")
         query = {"agent": agent, "directory": directory, "limit": limit}
-        answer = await self._connection.call("GET", path, api.ConversationsResponse, query=query)
+        answer = await self._connection.call(
+            "GET", path, api.ConversationsResponse, query=query, timeout=timeout
+        )
         return answer.conversations
 
-    async def foreign_sessions(self, machine_id: str) -> list[ForeignSessionView]:
+    async def foreign_sessions(
+        self, machine_id: str, *, timeout: float | None = None
+    ) -> list[ForeignSessionView]:
         """Return the sessions that a machine has and the hub never had, the one used last first.
 
         Raises:
@@ -118,9 +140,11 @@ class HubOperations:
             NotCapable: Its runner is too old.
         """
         path = api_path("machines", machine_id, "foreign-sessions")
-        return (await self._connection.call("GET", path, ForeignSessionsResponse)).sessions
+        return (await self._connection.call("GET", path, ForeignSessionsResponse, timeout=timeout)).sessions
 
-    async def adopt_foreign_session(self, machine_id: str, session_id: str) -> api.SessionView:
+    async def adopt_foreign_session(
+        self, machine_id: str, session_id: str, *, timeout: float | None = None
+    ) -> api.SessionView:
         """Make a session that only its machine knows a session of this namespace. It goes on as it is.
 
         Raises:
@@ -128,16 +152,18 @@ class HubOperations:
             MachineOffline: The machine is not connected.
         """
         path = api_path("machines", machine_id, "foreign-sessions", session_id, "adopt")
-        return (await self._connection.call("POST", path, api.SessionResponse)).session
+        return (await self._connection.call("POST", path, api.SessionResponse, timeout=timeout)).session
 
-    async def end_foreign_session(self, machine_id: str, session_id: str) -> None:
+    async def end_foreign_session(
+        self, machine_id: str, session_id: str, *, timeout: float | None = None
+    ) -> None:
         """Stop the agent of a session that only its machine knows, and delete it there.
 
         Raises:
             NotFound: There is no such session.
         """
         path = api_path("machines", machine_id, "foreign-sessions", session_id)
-        await self._connection.call("DELETE", path, api.Done)
+        await self._connection.call("DELETE", path, api.Done, timeout=timeout)
 
     async def usage(
         self,
@@ -146,6 +172,7 @@ class HubOperations:
         until: str | None = None,
         group_by: api.UsageGrouping = "day",
         session_id: str | None = None,
+        timeout: float | None = None,
     ) -> api.UsageResponse:
         """Return tokens and cost as the agents have reported them.
 
@@ -156,16 +183,20 @@ class HubOperations:
             session_id: Count only this session.
         """
         query = {"from": since, "to": until, "groupBy": group_by, "sessionId": session_id}
-        return await self._connection.call("GET", api_path("usage"), api.UsageResponse, query=query)
+        return await self._connection.call(
+            "GET", api_path("usage"), api.UsageResponse, query=query, timeout=timeout
+        )
 
-    async def online_users(self) -> list[api.OnlineUser]:
+    async def online_users(self, *, timeout: float | None = None) -> list[api.OnlineUser]:
         """Return the users who are connected to the live events of the namespace."""
         path = api_path("online-users")
-        return (await self._connection.call("GET", path, api.OnlineUsersResponse)).users
+        return (await self._connection.call("GET", path, api.OnlineUsersResponse, timeout=timeout)).users
 
-    async def tokens(self) -> list[api.TokenView]:
+    async def tokens(self, *, timeout: float | None = None) -> list[api.TokenView]:
         """Return all access tokens, without their secrets."""
-        return (await self._connection.call("GET", api_path("tokens"), api.TokensResponse)).tokens
+        return (
+            await self._connection.call("GET", api_path("tokens"), api.TokensResponse, timeout=timeout)
+        ).tokens
 
     async def create_token(
         self,
@@ -174,6 +205,7 @@ class HubOperations:
         namespace: str | None = None,
         scopes: Sequence[str] | None = None,
         expires_in: int | None = None,
+        timeout: float | None = None,
     ) -> api.TokenCreated:
         """Create an access token. Its `secret` is in this answer only; the hub stores a hash.
 
@@ -193,12 +225,14 @@ class HubOperations:
             scopes=None if scopes is None else list(scopes),
             expires_in=expires_in,
         )
-        return await self._connection.call("POST", api_path("tokens"), api.TokenCreated, body=body)
+        return await self._connection.call(
+            "POST", api_path("tokens"), api.TokenCreated, body=body, timeout=timeout
+        )
 
-    async def revoke_token(self, token_id: str) -> None:
+    async def revoke_token(self, token_id: str, *, timeout: float | None = None) -> None:
         """Revoke an access token and all tokens created with it, and close the connections that use them.
 
         Raises:
             NotFound: There is no such token.
         """
-        await self._connection.call("DELETE", api_path("tokens", token_id), api.Done)
+        await self._connection.call("DELETE", api_path("tokens", token_id), api.Done, timeout=timeout)

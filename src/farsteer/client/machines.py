@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from farsteer.core.api import MachineView
 from farsteer.core.errors import BadRequest, ErrorCode, MachineOffline, NotFound
 
+_SHOWN = 10
+"""How many machines the message of an error lists."""
+
 
 def choose_machine(machines: Sequence[MachineView], wanted: str | None = None) -> MachineView:
     """Return the machine that `wanted` names, or the obvious one.
@@ -31,9 +34,7 @@ def choose_machine(machines: Sequence[MachineView], wanted: str | None = None) -
     for candidates in (active, here):
         if len(candidates) == 1:
             return candidates[0]
-    raise BadRequest(
-        f"{len(active)} machines are active: choose one", machines=[_label(machine) for machine in active]
-    )
+    raise _ambiguous(f"{len(active)} machines are active", active)
 
 
 def _find_machine(machines: Sequence[MachineView], wanted: str) -> MachineView:
@@ -45,10 +46,14 @@ def _find_machine(machines: Sequence[MachineView], wanted: str) -> MachineView:
     if not found:
         raise NotFound(f"there is no machine {wanted!r}", code=ErrorCode.MACHINE_NOT_FOUND)
     if len(found) > 1:
-        raise BadRequest(
-            f"{wanted!r} fits more than one machine", machines=[_label(machine) for machine in found]
-        )
+        raise _ambiguous(f"{wanted!r} fits {len(found)} machines", found)
     return found[0]
+
+
+def _ambiguous(what: str, machines: Sequence[MachineView]) -> BadRequest:
+    labels = [_label(machine) for machine in machines]
+    shown = ", ".join(labels[:_SHOWN]) + (", …" if len(labels) > _SHOWN else "")
+    return BadRequest(f"{what}; name one by its id: {shown}", machines=labels)
 
 
 def _label(machine: MachineView) -> str:

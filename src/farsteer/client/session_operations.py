@@ -23,7 +23,7 @@ class SessionOperations:
     _connection: RestConnection
 
     async def create_session(
-        self, request: api.CreateSession, *, idempotency_key: str | None = None
+        self, request: api.CreateSession, *, idempotency_key: str | None = None, timeout: float | None = None
     ) -> api.SessionCreated:
         """Create a session and wait until its agent is ready. `start` does the same with fewer words.
 
@@ -41,7 +41,8 @@ class SessionOperations:
             body=request,
             headers={"Idempotency-Key": idempotency_key or new_id()},
             repeatable=True,
-            timeout=CREATE_SECONDS,
+            wait=CREATE_SECONDS,
+            timeout=timeout,
         )
 
     async def sessions(
@@ -51,6 +52,7 @@ class SessionOperations:
         agent: str | None = None,
         state: SessionStatus | str | None = None,
         text: str | None = None,
+        timeout: float | None = None,
     ) -> AsyncIterator[api.SessionView]:
         """Iterate over the sessions, the one changed last first. Pages are fetched as needed.
 
@@ -59,12 +61,17 @@ class SessionOperations:
             agent: Only sessions of this agent.
             state: Only sessions with this status.
             text: Only sessions whose title or last message contains this.
+            timeout: Seconds that each page may take.
         """
         query = {"machineId": machine_id, "agent": agent, "state": state, "text": text, "limit": PAGE_SIZE}
         cursor: str | None = None
         while True:
             page = await self._connection.call(
-                "GET", api_path("sessions"), api.SessionsResponse, query={**query, "cursor": cursor}
+                "GET",
+                api_path("sessions"),
+                api.SessionsResponse,
+                query={**query, "cursor": cursor},
+                timeout=timeout,
             )
             for session in page.sessions:
                 yield session
@@ -72,39 +79,45 @@ class SessionOperations:
             if cursor is None:
                 return
 
-    async def session(self, session_id: str) -> api.SessionView:
+    async def session(self, session_id: str, *, timeout: float | None = None) -> api.SessionView:
         """Return the current state of a session.
 
         Raises:
             NotFound: There is no session with this id.
         """
         path = api_path("sessions", session_id)
-        return (await self._connection.call("GET", path, api.SessionResponse)).session
+        return (await self._connection.call("GET", path, api.SessionResponse, timeout=timeout)).session
 
-    async def rename(self, session_id: str, title: str) -> None:
+    async def rename(self, session_id: str, title: str, *, timeout: float | None = None) -> None:
         """Change the title of a session."""
         path = api_path("sessions", session_id)
         body = api.RenameSession(title=title)
-        await self._connection.call("PATCH", path, api.Done, body=body, repeatable=True)
+        await self._connection.call("PATCH", path, api.Done, body=body, repeatable=True, timeout=timeout)
 
-    async def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str, *, timeout: float | None = None) -> None:
         """Stop the agent and delete the session with its history. This cannot be undone."""
-        await self._connection.call("DELETE", api_path("sessions", session_id), api.Done)
+        await self._connection.call("DELETE", api_path("sessions", session_id), api.Done, timeout=timeout)
 
-    async def abort(self, session_id: str) -> None:
+    async def abort(self, session_id: str, *, timeout: float | None = None) -> None:
         """Interrupt the running turn, which then ends as cancelled. Queued messages follow."""
-        await self._connection.call("POST", api_path("sessions", session_id, "abort"), api.Done)
+        await self._connection.call(
+            "POST", api_path("sessions", session_id, "abort"), api.Done, timeout=timeout
+        )
 
-    async def stop(self, session_id: str) -> None:
+    async def stop(self, session_id: str, *, timeout: float | None = None) -> None:
         """End the agent's process and keep the session. The next message starts it again."""
-        await self._connection.call("POST", api_path("sessions", session_id, "stop"), api.Done)
+        await self._connection.call(
+            "POST", api_path("sessions", session_id, "stop"), api.Done, timeout=timeout
+        )
 
-    async def resume(self, session_id: str) -> None:
+    async def resume(self, session_id: str, *, timeout: float | None = None) -> None:
         """Start the agent's process if it does not run. Not needed before a message, which does so too."""
         path = api_path("sessions", session_id, "resume")
-        await self._connection.call("POST", path, api.Done, timeout=CREATE_SECONDS)
+        await self._connection.call("POST", path, api.Done, wait=CREATE_SECONDS, timeout=timeout)
 
-    async def rewind(self, session_id: str, seq: int, *, restore_files: bool = True) -> api.SessionRewound:
+    async def rewind(
+        self, session_id: str, seq: int, *, restore_files: bool = True, timeout: float | None = None
+    ) -> api.SessionRewound:
         """Remove a message and everything after it from the conversation.
 
         Args:
@@ -122,19 +135,22 @@ class SessionOperations:
         body = api.RewindSession(seq=seq, restore_files=restore_files)
         path = api_path("sessions", session_id, "rewind")
         return await self._connection.call(
-            "POST", path, api.SessionRewound, body=body, timeout=CREATE_SECONDS
+            "POST", path, api.SessionRewound, body=body, wait=CREATE_SECONDS, timeout=timeout
         )
 
-    async def export(self, session_id: str, *, form: ExportFormat = "jsonl") -> AsyncIterator[bytes]:
+    async def export(
+        self, session_id: str, *, form: ExportFormat = "jsonl", timeout: float | None = None
+    ) -> AsyncIterator[bytes]:
         """Iterate over the session as a file, in chunks as they arrive.
 
         Args:
             session_id: The session.
             form: `jsonl` is complete: the session on the first line, then one entry of the log per line. `markdown`
                 is meant to be read.
+            timeout: Seconds to wait for each chunk.
         """
         response = await self._connection.open_stream(
-            api_path("sessions", session_id, "export"), query={"format": form}, headers={}
+            api_path("sessions", session_id, "export"), query={"format": form}, headers={}, timeout=timeout
         )
         try:
             async for chunk in response.aiter_bytes():
@@ -144,16 +160,31 @@ class SessionOperations:
         finally:
             await response.aclose()
 
-    async def set_permission_mode(self, session_id: str, mode: PermissionMode | str) -> None:
+    async def set_permission_mode(
+        self, session_id: str, mode: PermissionMode | str, *, timeout: float | None = None
+    ) -> None:
         """Change what the agent may do without asking."""
         body = api.SetPermissionMode(mode=PermissionMode(mode))
         path = api_path("sessions", session_id, "permission-mode")
-        await self._connection.call("POST", path, api.Done, body=body, repeatable=True)
+        await self._connection.call("POST", path, api.Done, body=body, repeatable=True, timeout=timeout)
 
     async def set_model(
-        self, session_id: str, model: str, *, effort: ReasoningEffort | str | None = None
+        self,
+        session_id: str,
+        model: str,
+        *,
+        effort: ReasoningEffort | str | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Change the model and, if given, the reasoning effort."""
         body = api.SetModel(model=model, reasoning_effort=None if effort is None else ReasoningEffort(effort))
         path = api_path("sessions", session_id, "model")
-        await self._connection.call("POST", path, api.Done, body=body, repeatable=True)
+        await self._connection.call("POST", path, api.Done, body=body, repeatable=True, timeout=timeout)
+
+    async def switch_agent(
+        self, session_id: str, agent: str, *, model: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Go on with another agent that runs through the same CLI, such as `claude` and `glm`."""
+        path = api_path("sessions", session_id, "agent")
+        body = api.SwitchAgent(agent=agent, model=model)
+        await self._connection.call("POST", path, api.Done, body=body, repeatable=True, timeout=timeout)

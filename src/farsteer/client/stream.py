@@ -14,7 +14,8 @@ import msgspec
 
 from farsteer.client.connection import RestConnection, jittered
 from farsteer.client.live_events import Gap, LiveEvent, decode_event
-from farsteer.core.errors import FarsteerError, RateLimited, TooLarge, Unavailable
+from farsteer.client.time_limit import time_limit
+from farsteer.core.errors import FarsteerError, RateLimited, TimedOut, TooLarge, Unavailable
 
 FIRST_DELAY = 0.2
 MAX_DELAY = 15.0
@@ -38,7 +39,9 @@ class EventStream:
     the complete message follows.
 
     Iterating raises `Unavailable` if the first connection fails three times, or if reconnecting takes longer than
-    `reconnect_timeout` seconds, and `Unauthorized` if the access token was revoked.
+    `reconnect_timeout` seconds, `TimedOut` if the next event takes longer than `timeout` seconds, and `Unauthorized` if
+    the access token was revoked or has expired. A connection lives as long as the access token, not only as long as the
+    JWT that opened it.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class EventStream:
         types: Iterable[str] | None = None,
         since: str | None = None,
         reconnect_timeout: float | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.cursor = since
         """Where to resume after the last event that was returned."""
@@ -56,6 +60,8 @@ class EventStream:
         self._session_id = session_id
         self._types = ",".join(types) if types is not None else None
         self._reconnect_timeout = reconnect_timeout
+        self._timeout = timeout
+        self._receiving: asyncio.Task[None] | None = None
         self._received: deque[LiveEvent] = deque()
         self._response: httpx.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
@@ -66,7 +72,8 @@ class EventStream:
         self._closed = False
 
     async def __aenter__(self) -> EventStream:
-        await self._connect()
+        async with time_limit(self._timeout, "subscribing to events"):
+            await self._connect()
         return self
 
     async def __aexit__(
@@ -82,16 +89,23 @@ class EventStream:
     async def aclose(self) -> None:
         """Close the connection and end the iteration. Idempotent."""
         self._closed = True
+        if self._receiving is not None:
+            self._receiving.cancel()
+            await asyncio.wait({self._receiving})
         await self._disconnect()
 
     def __aiter__(self) -> EventStream:
         return self
 
     async def __anext__(self) -> LiveEvent:
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while not self._received:
             if self._closed:
                 raise StopAsyncIteration
-            await self._receive()
+            if deadline is None:
+                await self._receive()
+            else:
+                await self._receive_until(deadline)
         event = self._received.popleft()
         # Not set earlier: an event that was received but not returned must be replayed after a reconnect.
         self.cursor = event.cursor or self.cursor
@@ -120,6 +134,17 @@ class EventStream:
             raise
         for event in events:
             self._handle_event(event)
+
+    async def _receive_until(self, deadline: float) -> None:
+        """Do the same in a task that goes on after a timeout, because cancelling it would close the connection."""
+        if self._receiving is None:
+            self._receiving = asyncio.create_task(self._receive())
+        done, _ = await asyncio.wait({self._receiving}, timeout=deadline - time.monotonic())
+        if not done:
+            raise TimedOut(f"no event arrived within {self._timeout:g} s")
+        task, self._receiving = self._receiving, None
+        if not task.cancelled():
+            task.result()
 
     async def _connect(self) -> None:
         """Try to subscribe until the hub has confirmed it."""

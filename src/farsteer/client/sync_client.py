@@ -1,13 +1,17 @@
 """`Client` and `Session`: the SDK for programs without an event loop.
 
-They run an `AsyncClient` on an event loop in a thread of their own. Signatures and documentation of most methods are
-those of `AsyncClient`.
+They run an `AsyncClient` on an event loop in a thread of their own. Most methods are made from those of `AsyncClient`,
+with the same parameters and documentation.
 """
+
+# A stream, a turn and a session are parts of their client and use its event loop.
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -15,20 +19,24 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import httpx
 
-from farsteer.client import turn as async_turn
 from farsteer.client.async_client import AsyncClient
 from farsteer.client.live_events import LiveEvent
-from farsteer.client.session import AsyncSession, SessionHandle, for_session
-from farsteer.client.turn import Decision, TurnResult, TurnUpdate
+from farsteer.client.session import AsyncSession, SentTurn, SessionHandle, for_session
+from farsteer.client.turn import AsyncTurn, Decision, TurnResult, TurnUpdate
 from farsteer.core.api import NewAttachment
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import Conflict
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 T = TypeVar("T")
 Item = TypeVar("Item", covariant=True)
 
 OnApproval = Callable[[Approval], Decision]
+"""Decides an approval. Returns True or an `Approve`, False or a `Deny`, or None to leave it to somebody else."""
+
+_SYNC_NAMES = {"AsyncIterator": "Iterator", "AsyncSession": "Session"}
+"""How a type in the signature of an asynchronous method is called in that of the method made from it."""
 
 
 class _LoopThread:
@@ -64,7 +72,7 @@ class _LoopThread:
 
 
 class _AsyncStream(Protocol[Item]):
-    """What `Stream` needs of an `EventStream` or an asynchronous `Turn`."""
+    """What `Stream` needs of an `EventStream` or an `AsyncTurn`."""
 
     async def __aenter__(self) -> Any: ...
 
@@ -84,7 +92,7 @@ class Stream(Generic[T]):
         self._source = source
 
     def __enter__(self) -> Self:
-        self._client.run(self._source.__aenter__())
+        self._client._run(self._source.__aenter__())
         return self
 
     def __exit__(
@@ -94,14 +102,14 @@ class Stream(Generic[T]):
 
     def close(self) -> None:
         """End the subscription. Idempotent."""
-        self._client.run(self._source.aclose())
+        self._client._run(self._source.aclose())
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
         try:
-            return self._client.run(self._source.__anext__())
+            return self._client._run(self._source.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
@@ -109,7 +117,7 @@ class Stream(Generic[T]):
 class Turn(Stream[TurnUpdate]):
     """Sends a message and iterates over what happens until its turn has ended. Get one from `Session.turn`."""
 
-    def __init__(self, client: Client, turn: async_turn.Turn, on_approval: OnApproval | None) -> None:
+    def __init__(self, client: Client, turn: AsyncTurn, on_approval: OnApproval | None) -> None:
         super().__init__(client, turn)
         self._turn = turn
         self._on_approval = on_approval
@@ -121,14 +129,15 @@ class Turn(Stream[TurnUpdate]):
 
     def __next__(self) -> TurnUpdate:
         update = super().__next__()
-        if update.approval is not None and self._on_approval is not None:
+        approval = update.approval
+        if approval is not None and self._on_approval is not None and self._turn.is_open(approval):
             # Called in the caller's thread, because it may block, for example to ask a person.
-            self.answer(update.approval, self._on_approval(update.approval))
+            self.answer(approval, self._on_approval(approval))
         return update
 
     def answer(self, approval: Approval, decision: Decision) -> None:
         """Answer an approval of this turn. Does nothing if `decision` is None or somebody else has answered it."""
-        self._client.run(self._turn.answer(approval, decision))
+        self._client._run(self._turn.answer(approval, decision))
 
     def finish(self) -> TurnResult:
         """Follow the turn to its end and return the result, whatever it is; `check` of it raises if it failed.
@@ -136,11 +145,24 @@ class Turn(Stream[TurnUpdate]):
         Raises:
             NotFound: The session was deleted.
             Unavailable: The hub could not be reached for too long.
+            TimedOut: The turn has not ended in time.
             Conflict: The turn was closed before it ended.
         """
         for _ in self:
             pass
-        return self._client.run(self._turn.finish())
+        return self._client._run(self._turn.finish())
+
+
+def _described(call: Callable[Q, T], method: Callable[..., object]) -> Callable[Q, T]:
+    """Give `call` the name, documentation and signature of the asynchronous method, with the types that it returns."""
+    functools.update_wrapper(call, method)
+    signature = inspect.signature(method)
+    returned = str(signature.return_annotation)
+    for asynchronous, name in _SYNC_NAMES.items():
+        returned = returned.replace(asynchronous, name)
+    call.__dict__["__signature__"] = signature.replace(return_annotation=returned)
+    call.__annotations__ = {**call.__annotations__, "return": returned}
+    return call
 
 
 def _blocking(
@@ -148,11 +170,10 @@ def _blocking(
 ) -> Callable[Concatenate[Client, P], T]:
     """Turn a coroutine method into one that waits."""
 
-    @functools.wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(method(self.aio, *args, **kwargs))
+        return self._run(method(self._aio, *args, **kwargs))
 
-    return call
+    return _described(call, method)
 
 
 def _iterating(
@@ -160,21 +181,20 @@ def _iterating(
 ) -> Callable[Concatenate[Client, P], Iterator[T]]:
     """Turn an asynchronous generator method into a generator."""
 
-    @functools.wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        source = method(self.aio, *args, **kwargs)
+        source = method(self._aio, *args, **kwargs)
 
         async def next_item() -> T:
             return await anext(source)
 
         while True:
             try:
-                item = self.run(next_item())
+                item = self._run(next_item())
             except StopAsyncIteration:
                 return
             yield item
 
-    return call
+    return _described(call, method)
 
 
 def _returning_session(
@@ -182,11 +202,10 @@ def _returning_session(
 ) -> Callable[Concatenate[Client, P], Session]:
     """Turn a coroutine method that returns an `AsyncSession` into one that waits and returns a `Session`."""
 
-    @functools.wraps(method)
     def call(self: Client, *args: P.args, **kwargs: P.kwargs) -> Session:
-        return self.attach(self.run(method(self.aio, *args, **kwargs)).id)
+        return self.attach(self._run(method(self._aio, *args, **kwargs)).id)
 
-    return call
+    return _described(call, method)
 
 
 class Client:
@@ -196,8 +215,9 @@ class Client:
             session = client.start(".", agent="demo")
             print(session.ask("hello"))
 
-    Every method may raise an exception of `farsteer.core.errors`; branch on its class or its `code`. Common to all of
-    them are `Unavailable` if the hub cannot be reached and `Unauthorized` if it refuses the access token.
+    Every method may raise an exception of `farsteer.errors`; branch on its class or its `code`. Common to all of them
+    are `Unavailable` if the hub cannot be reached and `Unauthorized` if it refuses the access token. Every method that
+    waits takes a `timeout` in seconds and then raises `TimedOut`. Several threads may use one client.
 
     Args:
         url: The address of the hub. Defaults to `$FARSTEER_HUB`, the hub that runs on this machine's home directory,
@@ -220,14 +240,13 @@ class Client:
         allow_insecure: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.aio = AsyncClient(url, token, allow_insecure=allow_insecure, transport=transport)
-        """The asynchronous client, for use with `run`."""
+        self._aio = AsyncClient(url, token, allow_insecure=allow_insecure, transport=transport)
         self._loop = _LoopThread()
 
     @property
     def url(self) -> str:
         """The address of the hub."""
-        return self.aio.url
+        return self._aio.url
 
     def __enter__(self) -> Client:
         return self
@@ -240,11 +259,11 @@ class Client:
     def close(self) -> None:
         """Close all connections and end the thread. Idempotent."""
         if not self._loop.closed:
-            self.run(self.aio.aclose())
+            self._run(self._aio.aclose())
             self._loop.close()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of `aio` and return its result.
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the asynchronous client and return its result.
 
         Raises:
             Conflict: The client is closed.
@@ -262,6 +281,7 @@ class Client:
         types: Iterable[str] | None = None,
         since: str | None = None,
         reconnect_timeout: float | None = None,
+        timeout: float | None = None,
     ) -> Stream[LiveEvent]:
         """Return the live events of the namespace, or of one session, as an iterator.
 
@@ -271,10 +291,13 @@ class Client:
             since: The cursor of an event; begin behind it. Defaults to now.
             reconnect_timeout: Raise if a lost connection could not be restored for this many seconds. None retries
                 without end.
+            timeout: Seconds to wait for each event. After a `TimedOut` the iteration can go on, and misses nothing.
         """
         return Stream(
             self,
-            self.aio.events(session_id, types=types, since=since, reconnect_timeout=reconnect_timeout),
+            self._aio.events(
+                session_id, types=types, since=since, reconnect_timeout=reconnect_timeout, timeout=timeout
+            ),
         )
 
     start = _returning_session(AsyncClient.start)
@@ -307,6 +330,7 @@ class Client:
     export = _iterating(AsyncClient.export)
     set_permission_mode = _blocking(AsyncClient.set_permission_mode)
     set_model = _blocking(AsyncClient.set_model)
+    switch_agent = _blocking(AsyncClient.switch_agent)
     send = _blocking(AsyncClient.send)
     messages = _iterating(AsyncClient.messages)
     log = _iterating(AsyncClient.log)
@@ -349,6 +373,7 @@ class Session(SessionHandle[Client]):
     send_now = for_session(Client.send_now)
     set_permission_mode = for_session(Client.set_permission_mode)
     set_model = for_session(Client.set_model)
+    switch_agent = for_session(Client.switch_agent)
     rename = for_session(Client.rename)
     abort = for_session(Client.abort)
     stop = for_session(Client.stop)
@@ -356,7 +381,12 @@ class Session(SessionHandle[Client]):
     delete = for_session(Client.delete)
 
     def turn(
-        self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
+        self,
+        text: str,
+        *,
+        attachments: Sequence[NewAttachment] = (),
+        on_approval: OnApproval | None = None,
+        timeout: float | None = None,
     ) -> Turn:
         """Return an iterator that sends a message and follows its turn.
 
@@ -368,25 +398,59 @@ class Session(SessionHandle[Client]):
             attachments: Files to send with it.
             on_approval: Called with each approval, in the thread of the caller. Its return value is the answer: True
                 or an `Approve`, False or a `Deny`, or None to leave it to somebody else, as without a callback.
+            timeout: Seconds from the beginning to the end of the turn. Then `TimedOut` is raised; the turn goes on.
         """
-        turn = async_turn.Turn(self.client.aio, self.id, text, attachments=attachments)
+        turn = AsyncTurn(self.client._aio, self.id, text, attachments=attachments, timeout=timeout)
         return Turn(self.client, turn, on_approval)
 
     def ask(
-        self, text: str, *, attachments: Sequence[NewAttachment] = (), on_approval: OnApproval | None = None
+        self,
+        text: str,
+        *,
+        attachments: Sequence[NewAttachment] = (),
+        on_approval: OnApproval | None = None,
+        timeout: float | None = None,
     ) -> TurnResult:
         """Send a message, wait until its turn has ended and return the result; `str(result)` is the answer.
 
         Args:
             text: The message.
             attachments: Files to send with it.
-            on_approval: As in `turn`.
+            on_approval: As in `turn`. Without it, `ApprovalNeeded` is raised when the agent asks something.
+            timeout: Seconds from the beginning to the end of the turn. Then `TimedOut` is raised; the turn goes on.
 
         Raises:
+            ApprovalNeeded: The agent asks something, and `on_approval` is not given. Answer it with `approve` or
+                `deny`, then call `wait`.
             AgentError: The agent failed (`agent_failed`) or its process died (`agent_died`).
             Conflict: The turn was cancelled (`turn_cancelled`), or the queue is full (`queue_full`).
+            TimedOut: The turn has not ended in time. `wait` goes on waiting, `abort` ends it.
             Unavailable: The runner ended during the turn, or the hub could not be reached for too long.
             NotFound: The session does not exist or was deleted.
         """
-        with self.turn(text, attachments=attachments, on_approval=on_approval) as turn:
-            return turn.finish().check()
+        turn = AsyncTurn(
+            self.client._aio, self.id, text, attachments=attachments, needs_answers=on_approval is None,
+            timeout=timeout,
+        )  # fmt: skip
+        with Turn(self.client, turn, on_approval) as followed:
+            return followed.finish().check()
+
+    def wait(
+        self, item_id: str, *, on_approval: OnApproval | None = None, timeout: float | None = None
+    ) -> TurnResult:
+        """Wait until the turn of a message that was sent before has ended, and return its result.
+
+        Args:
+            item_id: The `id` that `send` returned, or the `item_id` of an `ApprovalNeeded` or of a `TimedOut`.
+            on_approval: As in `ask`.
+            timeout: As in `ask`.
+
+        Raises:
+            NotFound: The session has no such message.
+            FarsteerError: As `ask`.
+        """
+        turn = SentTurn(
+            self.client._aio, self.id, item_id, needs_answers=on_approval is None, timeout=timeout
+        )
+        with Turn(self.client, turn, on_approval) as followed:
+            return followed.finish().check()

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from farsteer.client.hub_client import TurnClient
 from farsteer.client.live_events import Gap, LiveEvent, StreamedText
+from farsteer.client.time_limit import time_limit
 from farsteer.core import events as ev
 from farsteer.core.api import Approve, Deny, NewAttachment
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import (
     AgentError,
     AlreadyAnswered,
+    ApprovalNeeded,
     Conflict,
     ErrorCode,
     FarsteerError,
     NotFound,
     Unavailable,
 )
-from farsteer.core.events import Delta, DeltaKind, Entry, TurnEndReason
+from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, TurnEndReason
 from farsteer.core.queue import ItemState
 
 Decision = Approve | Deny | bool | None
 """The answer to an approval. None does not answer it, so that somebody else can."""
-OnApproval = Callable[[Approval], Decision | Awaitable[Decision]]
+AsyncOnApproval = Callable[[Approval], Decision | Awaitable[Decision]]
 
 _MAX_EARLY_DELTAS = 1000
 
@@ -48,13 +51,20 @@ class TurnUpdate:
     text: str = ""
     """New text of the agent's answer. Joined, the texts of all updates are everything the agent wrote, once."""
     entry: Entry | None = None
+    """The new entry of the log; None for a delta."""
     delta: Delta | None = None
+    """A part of a message that follows as an entry when it is complete."""
+
+    @property
+    def event(self) -> SessionEvent | None:
+        """The event of the entry, for `match`: one of the classes in `farsteer.events`. None for a delta."""
+        return self.entry.content if self.entry else None
 
     @property
     def approval(self) -> Approval | None:
         """The approval that the agent now waits for, if this update is a request for one."""
-        content = self.entry.content if self.entry else None
-        return content.approval if isinstance(content, ev.ApprovalRequested) else None
+        event = self.event
+        return event.approval if isinstance(event, ev.ApprovalRequested) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ class TurnResult:
                 return self
 
 
-class Turn:
+class AsyncTurn:
     """Sends a message and iterates over what happens until its turn has ended.
 
     Only updates of this message's own turn are returned, also if other turns run before it. Get one from
@@ -120,6 +130,9 @@ class Turn:
         attachments: Files to send with it.
         on_approval: Called with each approval, before its update is returned. Its return value is the answer: True
             or an `Approve`, False or a `Deny`, or None to leave it to somebody else. It may be a coroutine function.
+        needs_answers: Raise `ApprovalNeeded` for an approval if there is no `on_approval`.
+        answered: Ids of approvals that were answered a moment ago, and need no answer though the log has none yet.
+        timeout: Seconds from the beginning to the end of the turn. Then `TimedOut` is raised; the turn itself goes on.
     """
 
     def __init__(
@@ -129,7 +142,10 @@ class Turn:
         text: str,
         *,
         attachments: Sequence[NewAttachment] = (),
-        on_approval: OnApproval | None = None,
+        on_approval: AsyncOnApproval | None = None,
+        needs_answers: bool = False,
+        answered: Container[str] = (),
+        timeout: float | None = None,
     ) -> None:
         self.session_id = session_id
         self.result: TurnResult | None = None
@@ -142,6 +158,10 @@ class Turn:
         self._message = text
         self._attachments = attachments
         self._on_approval = on_approval
+        self._needs_answers = needs_answers
+        self._answered = answered
+        self._timeout = timeout
+        self._began_at: float | None = None
         self._subscription: AbstractAsyncContextManager[AsyncIterator[LiveEvent]] | None = None
         self._events: AsyncIterator[LiveEvent] | None = None
         self._updates: deque[TurnUpdate] = deque()
@@ -149,19 +169,37 @@ class Turn:
         self._text = StreamedText()
         self._answer = ""
         self._seq = 0
+        self._running: str | None = None
+        """The turn that runs while the message waits."""
+        self._open_approvals: set[str] = set()
 
-    async def __aenter__(self) -> Turn:
-        # Subscribes before it sends, so that no event of the turn is missed.
-        self._subscription = self._client.follow(self.session_id)
-        self._events = await self._subscription.__aenter__()
+    async def __aenter__(self) -> AsyncTurn:
+        self._began_at = asyncio.get_running_loop().time()
         try:
-            self._seq = (await self._client.session(self.session_id)).seq
-            accepted = await self._client.send(self.session_id, self._message, attachments=self._attachments)
+            async with self._in_time():
+                # Subscribes before it sends, so that no event of the turn is missed.
+                subscription = self._client.follow(self.session_id)
+                self._events = await subscription.__aenter__()
+                self._subscription = subscription
+                await self._begin()
         except BaseException:
             await self.aclose()
             raise
-        self.item_id = accepted.id
         return self
+
+    async def _begin(self) -> None:
+        self._seq = (await self._client.session(self.session_id)).seq
+        accepted = await self._client.send(self.session_id, self._message, attachments=self._attachments)
+        self.item_id = accepted.id
+
+    def _in_time(self) -> AbstractAsyncContextManager[None]:
+        if self._timeout is None:
+            return nullcontext()
+        known = {"session_id": self.session_id, **({"item_id": self.item_id} if self.item_id else {})}
+        advice = f"; it goes on: session.wait({self.item_id!r}) waits again, session.abort() ends it"
+        return time_limit(
+            self._timeout, "the turn", since=self._began_at, advice=advice if self.item_id else "", **known
+        )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -174,26 +212,38 @@ class Turn:
         if subscription is not None:
             await subscription.__aexit__(None, None, None)
 
-    def __aiter__(self) -> Turn:
+    def __aiter__(self) -> AsyncTurn:
         return self
 
     async def __anext__(self) -> TurnUpdate:
-        if not self.item_id:
+        if self._began_at is None:
             await self.__aenter__()
         while not self._updates:
             if self.result is not None or self._events is None:
                 await self.aclose()
                 raise StopAsyncIteration
             try:
-                await self._handle_event(await anext(self._events))
+                async with self._in_time():
+                    await self._handle_event(await anext(self._events))
             except FarsteerError:
                 await self.aclose()
                 raise
         update = self._updates.popleft()
-        if update.approval is not None and self._on_approval is not None:
-            decision = self._on_approval(update.approval)
-            await self.answer(update.approval, await decision if inspect.isawaitable(decision) else decision)
+        if update.approval is not None and self.is_open(update.approval):
+            await self._answer_now(update.approval)
         return update
+
+    async def _answer_now(self, approval: Approval) -> None:
+        if self._on_approval is not None:
+            decision = self._on_approval(approval)
+            await self.answer(approval, await decision if inspect.isawaitable(decision) else decision)
+        elif self._needs_answers:
+            await self.aclose()
+            raise ApprovalNeeded(approval, session_id=self.session_id, item_id=self.item_id)
+
+    def is_open(self, approval: Approval) -> bool:
+        """Return whether an approval of this turn still waits for an answer, as far as is known here."""
+        return approval.id in self._open_approvals and approval.id not in self._answered
 
     async def finish(self) -> TurnResult:
         """Follow the turn to its end and return the result, whatever it is; `check` of it raises if it failed.
@@ -246,6 +296,10 @@ class Turn:
             return
         if answer is not None:
             self._answer = answer.text
+        if isinstance(content, ev.ApprovalRequested):
+            self._open_approvals.add(content.approval.id)
+        elif isinstance(content, ev.ApprovalResolved):
+            self._open_approvals.discard(content.approval_id)
         self._updates.append(TurnUpdate(text=text, entry=entry))
         if isinstance(content, ev.TurnEnd) and content.turn_id == self.turn_id:
             self._set_result(content.reason, content.error)
@@ -255,8 +309,11 @@ class Turn:
     def _handle_entry_before_turn(self, entry: Entry) -> None:
         """While the message is queued, other turns may run, and it may be cancelled."""
         content = entry.content
-        if isinstance(content, ev.TurnStart) and content.item_id == self.item_id:
-            self.turn_id = content.turn_id
+        if isinstance(content, ev.TurnStart):
+            self._running = content.turn_id
+        if isinstance(content, ev.TurnStart | ev.UserMessage) and content.item_id == self.item_id:
+            # Without a turn of its own, the message was steered into the one that runs.
+            self.turn_id = self._running
             self._updates.append(TurnUpdate(entry=entry))
             self._handle_early_deltas()
         elif isinstance(content, ev.QueueUpdate) and content.item_id == self.item_id:
