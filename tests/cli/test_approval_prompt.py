@@ -9,6 +9,8 @@ from farsteer.core.api import Approve, Deny
 from farsteer.core.approvals import (
     Approval,
     ApprovalKind,
+    Option,
+    OptionKind,
     Question,
     RequestedToolCall,
     join_titles,
@@ -67,6 +69,28 @@ def test_an_unclear_reply_is_asked_again(line: str) -> None:
 def test_a_plan_cannot_be_approved_for_the_session() -> None:
     assert isinstance(ApprovalPrompt(plan()).reply("a"), InvalidReply)
     assert ApprovalPrompt(plan()).reply("n smaller steps") == Deny(message="smaller steps")
+
+
+def test_every_option_of_a_plan_can_be_chosen() -> None:
+    options = (
+        Option(id="ask", name="Ask before each edit", kind=OptionKind.ALLOW_ONCE),
+        Option(id="edits", name="Accept edits", kind=OptionKind.ALLOW_ALWAYS),
+        Option(id="all", name="Accept everything", kind=OptionKind.ALLOW_ALWAYS),
+        Option(id="keep", name="Keep planning", kind=OptionKind.REJECT_ONCE),
+    )
+    asked = Approval(
+        id="a", kind=ApprovalKind.PLAN, title="a plan", created_at=1, options=options, questions=(ONE,)
+    )
+    prompt = ApprovalPrompt(asked)
+    assert prompt.reply("n smaller") == Deny(message="smaller"), "also before its question is answered"
+    assert prompt.reply("2") is None
+    assert [choice.key for choice in prompt.choices] == ["y", "a", "1", "n", "x"]
+    assert "[1] Accept everything" in prompt.instructions
+    answers = {"colour": ["green"]}
+    assert prompt.reply("y") == Approve(answers=answers)
+    assert prompt.reply("a") == Approve(decision="approved_for_session", answers=answers)
+    assert prompt.reply("1") == Approve(decision="approved_for_session", option_id="all", answers=answers)
+    assert isinstance(prompt.reply("2"), InvalidReply)
 
 
 def test_questions_follow_each_other() -> None:

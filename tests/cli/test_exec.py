@@ -39,17 +39,24 @@ async def test_the_prompt_from_stdin(project: Path) -> None:
     assert "empty" in result.err
 
 
-async def test_json_is_the_log_and_then_the_result(home: Path, run_command: RunCommand) -> None:
+async def test_json_is_the_one_result_object_of_droid(home: Path, run_command: RunCommand) -> None:
     result = await run_command("exec", "--output-format", "json", "say hello")
     assert result.code == 0
-    *log, last = entries(result.out)
-    assert {line["type"] for line in log} == {"message-received"}
-    seqs = [line["message"]["seq"] for line in log]
-    assert seqs == sorted(set(seqs))
-    assert [line["message"]["content"]["kind"] for line in log][-1] == "turn_end"
-    assert (last["type"], last["reason"], last["text"], last["denied"]) == ("result", "end_turn", "hello", 0)
-    assert last["usage"]["outputTokens"] > 0
-    assert {line["sessionId"] for line in log} == {last["sessionId"]}
+    (only,) = entries(result.out)
+    expected = {"type": "result", "subtype": "success", "is_error": False, "num_turns": 1, "result": "hello"}
+    assert only.items() >= expected.items()
+    assert [*only] == [
+        "type", "subtype", "is_error", "duration_ms", "num_turns", "result", "session_id", "usage",
+    ]  # fmt: skip
+    assert only["usage"]["output_tokens"] > 0
+    continued = await run_command("exec", "-o", "json", "-s", only["session_id"], "fail no such luck")
+    (failed,) = entries(continued.out)
+    assert (continued.code, failed["subtype"], failed["is_error"]) == (1, "failure", True)
+    assert failed["session_id"] == only["session_id"]
+    assert "no such luck" in failed["result"]
+    denied = await run_command("exec", "-o", "json", "write note.txt hello")
+    (only,) = entries(denied.out)
+    assert (denied.code, only["subtype"], only["is_error"]) == (4, "failure", True)
 
 
 async def test_nobody_there_means_no(project: Path) -> None:
@@ -103,7 +110,7 @@ async def test_the_directory_must_be_given_for_another_machine(
 
 async def test_a_session_is_continued(home: Path, run_command: RunCommand) -> None:
     first = await run_command("exec", "--output-format", "json", "say one")
-    session = entries(first.out)[-1]["sessionId"]
+    session = entries(first.out)[-1]["session_id"]
     second = await run_command("exec", "--session", session[:8], "history")
     assert second.code == 0
     assert "say one" in second.out

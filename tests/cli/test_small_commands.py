@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from farsteer.cli.commands.doctor import Grade, check_capacity, check_limits
+from farsteer.cli.commands.doctor import Grade, check_capacity, check_limits, check_own_clock
 from farsteer.client.config import hub_file
 from farsteer.core.api import LimitView
 from tests.cli.conftest import RunCommand
@@ -70,6 +70,7 @@ async def test_the_doctor_finds_nothing_wrong(hub: Stack, run_command: RunComman
     assert result.code == 0, result.out
     assert f"at {hub.url}" in result.out
     assert "1 of 1 machines connected" in result.out
+    assert "this machine is linked to the hub" in result.out
     assert "agent demo" in result.out
     assert "limits: sessions 0 of 10000, machines 1 of 1000" in result.out
 
@@ -117,6 +118,25 @@ async def test_the_doctor_says_how_to_fix_problems(
     assert "secret-token" not in result.out + result.err
 
 
+async def test_the_doctor_names_a_file_of_settings_that_cannot_be_read(
+    run_command: RunCommand, home: Path
+) -> None:
+    for name in ("config.toml", "hub.toml"):
+        (home / name).write_text("prot = 1\n")
+        result = await run_command("doctor")
+        assert result.code == 1
+        assert f"FAIL  {home / name}" in result.out
+        (home / name).unlink()
+
+
+def test_the_doctor_notices_a_clock_that_is_behind_without_a_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert check_own_clock() is None
+    monkeypatch.setattr("farsteer.cli.commands.doctor.time.time", lambda: 1_000_000.0)
+    clock = check_own_clock()
+    assert clock is not None
+    assert clock.grade is Grade.WARN
+
+
 async def test_usage_and_import(hub: Stack, run_command: RunCommand) -> None:
     nothing = await run_command("usage")
     assert (nothing.code, nothing.out) == (0, "")
@@ -156,3 +176,21 @@ async def test_machines(hub: Stack, run_command: RunCommand) -> None:
     assert machine["id"] in released.err
     assert (await run_command("machines", "release")).code == 2
     assert (await run_command("machines", "list", "x")).code == 2
+
+
+async def test_a_machine_is_forgotten(hub: Stack, run_command: RunCommand) -> None:
+    account = await hub.sign_in()
+    (machine,) = (await account.get_json("/api/machines"))["machines"]
+    await hub.create(account)
+    connected = await run_command("machines", "forget", machine["id"][:8])
+    assert (connected.code, "connected" in connected.err) == (1, True)
+    await hub.stop_runner()
+    refused = await run_command("machines", "forget", machine["id"][:8])
+    assert (refused.code, "--delete-sessions" in refused.err) == (1, True)
+    unconfirmed = await run_command("machines", "forget", machine["id"][:8], "--delete-sessions")
+    assert (unconfirmed.code, "--yes" in unconfirmed.err) == (2, True)
+    done = await run_command("machines", "forget", machine["id"][:8], "--delete-sessions", "--yes")
+    assert (done.code, machine["id"] in done.err) == (0, True)
+    assert (await account.get_json("/api/machines"))["machines"] == []
+    assert (await account.get_json("/api/sessions"))["sessions"] == []
+    assert (await run_command("machines", "forget")).code == 2

@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from farsteer.cli.command_parser import CommandParser
 from farsteer.cli.terminal.text import one_line
-from farsteer.client.config import home_dir, running_hub, stored_login
+from farsteer.client.config import running_hub, stored_login
+from farsteer.client.settings import LOG_LEVELS, find_flag, find_text, home_dir, setting
 from farsteer.core.errors import BadRequest, NotFound, Unauthorized, Unavailable
 from farsteer.core.ids import is_uuid
 
@@ -23,28 +25,45 @@ if TYPE_CHECKING:
 
 def command_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Return a parser for `farsteer NAME` that has the options every command takes."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=f"farsteer {name}",
         description=description,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        # An option of ours or of an agent's own command must not become another one that begins like it.
+        allow_abbrev=False,
     )
-    parser.add_argument(
-        "--home",
-        metavar="DIR",
-        help="directory of the data and the access token (default: $FARSTEER_HOME or ~/.farsteer)",
-    )
+    add_setting(parser, "home", metavar="DIR")
     return parser
 
 
+def add_setting(parser: argparse.ArgumentParser, name: str, **options: Any) -> None:
+    """Add the flag of a setting. Its help is that of the table of settings, and says what else can set it."""
+    wanted = setting(name)
+    places = [f"${variable}" for variable in wanted.variables]
+    if wanted.in_file:
+        places.append(f"{name} in config.toml")
+    if wanted.default:
+        places.append(str(wanted.default))
+    note = f" (default: {', else '.join(places)})" if places else ""
+    parser.add_argument(str(wanted.flag), help=wanted.help + note, **options)
+
+
+def add_log_option(parser: argparse.ArgumentParser) -> None:
+    add_setting(parser, "log_level", choices=LOG_LEVELS, metavar="LEVEL")
+
+
+def log(arguments: argparse.Namespace, default: str) -> None:
+    """Log to stderr from now on, at the level of `--log-level`, the environment, `config.toml` or `default`."""
+    from farsteer.cli.daemon.process import log_to_stderr
+
+    home_directory(arguments)
+    debug = "debug" if find_flag("debug") else None
+    log_to_stderr(find_text("log_level", arguments.log_level) or debug or default)
+
+
 def add_hub_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--hub",
-        metavar="URL",
-        help="hub to use (default: $FARSTEER_HUB, else the hub that runs on the home directory, else the hub "
-        "of `farsteer login`, else http://127.0.0.1:3006); one that does not run on the home directory needs "
-        "`farsteer login` or $CLI_API_TOKEN",
-    )
+    add_setting(parser, "hub", metavar="URL")
 
 
 def add_machine_option(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +94,7 @@ def hub_client(arguments: argparse.Namespace) -> AsyncClient:
     try:
         return AsyncClient(arguments.hub)
     except Unauthorized:
-        if arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home):
+        if find_text("hub", arguments.hub) or running_hub(home):
             raise
         raise Unavailable(
             f"no hub runs on {home}: start one with `farsteer up`, or use another after `farsteer login`"
@@ -85,7 +104,7 @@ def hub_client(arguments: argparse.Namespace) -> AsyncClient:
 def has_external_hub(arguments: argparse.Namespace) -> bool:
     """Return whether a hub outside this process is named, runs on the home directory or was logged in to."""
     home = home_directory(arguments)
-    return bool(arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home) or stored_login(home))
+    return bool(find_text("hub", arguments.hub) or running_hub(home) or stored_login(home))
 
 
 @asynccontextmanager
@@ -111,7 +130,8 @@ async def open_hub(
         from farsteer.cli.daemon.in_process import in_process_hub
         from farsteer.cli.daemon.process import log_to_stderr
 
-        log_to_stderr(logging.ERROR)
+        if not logging.getLogger().handlers:
+            log_to_stderr("error")
         async with in_process_hub(home) as client:
             yield client
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from farsteer.cli.exit_codes import FAILURE, UNREACHABLE, USAGE_ERROR
+from farsteer.client.settings import find_flag
 from farsteer.core.errors import ErrorCode, FarsteerError
 from farsteer.core.text import clean_line
 
@@ -24,7 +24,7 @@ _MAX_MESSAGE = 2000
 
 def report_error(error: Exception) -> int:
     """Print `error` to stderr and return the exit code for it."""
-    if os.environ.get("FARSTEER_DEBUG") == "1":
+    if find_flag("debug"):
         import traceback
 
         traceback.print_exception(error)

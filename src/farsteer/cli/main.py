@@ -15,12 +15,22 @@ COMMANDS = {
     "up": "start the hub, a runner and the demo agent on this machine",
     "exec": "send one prompt and print the answer; needs no running hub",
     "sessions": "list, show, stop, resume, rewind, fork, export and delete sessions",
-    "attach": "follow a session in this terminal, write to it, answer its approvals",
+    "new": "create a session, with or without a first prompt, and print its id",
+    "send": "send a message to a session, and wait for the answer if you like",
+    "logs": "print the log of a session, and go on as things happen",
+    "approvals": "list what agents wait for: permissions, plans, questions",
+    "approve": "allow what an agent asks for",
+    "deny": "refuse what an agent asks for, with a reason",
+    "answer": "answer the questions of an agent",
+    "watch": "print everything that happens, one line each",
+    "run": "run claude or codex in this terminal, and let others take over",
+    "attach": "talk with a session in this terminal, answer its approvals",
     "import": "turn conversations that an agent has stored into sessions",
     "usage": "show tokens and cost per day, model, session or turn",
     "agents": "list the agents, what they can do and how to install them",
-    "machines": "list the machines of a hub, and who acts as them",
+    "machines": "list the machines of a hub, forget one, let another act as it",
     "doctor": "check this machine and say how to fix what is missing",
+    "config": "show every setting, its value and where it comes from",
     "backup": "write the home directory to one file, also while it is in use",
     "restore": "put the content of a backup into the home directory",
     "token": "create, list and revoke access tokens",
@@ -29,6 +39,8 @@ COMMANDS = {
     "logout": "remove what `farsteer login` stored",
     "hub": "start a hub without a runner; `hub compact` gives back space",
     "runner": "connect this machine to a hub",
+    "completion": "print a script that completes commands in bash, zsh or fish",
+    "help": "explain a topic, or a command; without a name, list the topics",
 }
 
 # Modules in farsteer.cli.commands that hold several commands or cannot have the command's name.
@@ -36,6 +48,12 @@ _MODULES = {
     "up": "daemons",
     "hub": "daemons",
     "runner": "daemons",
+    "new": "conversation",
+    "send": "conversation",
+    "logs": "conversation",
+    "approve": "approvals",
+    "deny": "approvals",
+    "answer": "approvals",
     "logout": "login",
     "token": "tokens",
     "restore": "backup",
@@ -45,18 +63,21 @@ _MODULES = {
 OVERVIEW = """\
 Farsteer {version}: coding agents on your machines, steered from anywhere.
 
-usage: farsteer COMMAND [options]
+usage: farsteer [COMMAND] [options]
 
 {commands}
 
+  farsteer                    in a terminal, while a hub runs: choose or begin a
+                              session and talk with it
   farsteer COMMAND --help     options of a command, with examples
+  farsteer help TOPIC         agents, approvals, editors, tokens, ...
   farsteer --version
 
 first steps:
 
   farsteer exec "hello"       get a first answer, from the demo agent
   farsteer agents demo        see what the demo agent understands
-  farsteer up                 then run `farsteer attach` in another terminal
+  farsteer up                 then run `farsteer` in another terminal
 
 Data and the access token are stored in $FARSTEER_HOME (default: ~/.farsteer).
 Commands use the hub that `farsteer up` runs there. To use another hub, pass
@@ -65,14 +86,15 @@ access token in $CLI_API_TOKEN. The token stored here goes to no other hub.
 
 exit codes: 0 success, 1 failure, 2 wrong usage, 3 no hub or machine reachable,
 4 exec denied an approval because nobody could answer it, 130 interrupted.
-FARSTEER_DEBUG=1 prints the traceback of an error."""
+FARSTEER_DEBUG=1 prints the traceback of an error. `farsteer config` shows all
+settings."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (default: `sys.argv`) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        if argv is None and arguments and arguments[0] in COMMANDS:
+        if argv is None and (not arguments or arguments[0] in COMMANDS):
             # This is a process of its own, which may hold an access token.
             from farsteer.cli.protection import protect_process
 
@@ -99,37 +121,48 @@ def _discard_unwritable_output() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    name = arguments[0] if arguments else "help"
+    if not arguments and _can_talk():
+        return _run("attach", [])
+    name = arguments[0] if arguments else "--help"
     if name in ("-V", "--version", "version"):
         from farsteer import __version__
 
         print(f"farsteer {__version__}")
         return SUCCESS
-    if name in ("help", "-h", "--help"):
-        if len(arguments) > 1 and arguments[1] in COMMANDS:
-            return _run(arguments[1], ["--help"])
-        print(_overview())
+    if name in ("-h", "--help"):
+        print(overview())
         return SUCCESS
     if name not in COMMANDS:
         return _report_unknown(name)
     return _run(name, arguments[1:])
 
 
-def _overview() -> str:
+def _can_talk() -> bool:
+    """Return whether a person is at a terminal, and a hub is known: then `farsteer` alone begins a conversation."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    from farsteer.client.config import home_dir, running_hub, stored_login
+
+    home = home_dir()
+    return bool(os.environ.get("FARSTEER_HUB") or running_hub(home) or stored_login(home))
+
+
+def overview() -> str:
+    """Return what `farsteer --help` prints."""
     from farsteer import __version__
 
-    commands = "\n".join(f"  {name:<10}{summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(f"  {name:<9} {summary}" for name, summary in COMMANDS.items())
     return OVERVIEW.format(version=__version__, commands=commands)
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    from farsteer.cli.errors import report_error
-
     try:
         return run_command(name, arguments)
     except (KeyboardInterrupt, BrokenPipeError):
         raise
     except Exception as error:  # noqa: BLE001
+        from farsteer.cli.errors import report_error
+
         # A person sees one line, whatever the error is. FARSTEER_DEBUG=1 prints the traceback.
         return report_error(error)
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from farsteer.cli import context
-from farsteer.cli.daemon.process import log_to_stderr
 from farsteer.cli.exit_codes import SUCCESS
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def acp_command(argv: Sequence[str]) -> int:
 
         given = (("--hub", arguments.hub), ("--home", arguments.home))
         return login_command([part for name, value in given if value for part in (name, value)])
-    log_to_stderr(logging.WARNING)
+    context.log(arguments, "warning")
     return context.run(_serve(arguments))
 
 
@@ -83,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--agent", metavar="A", help="agent of new sessions (default: the one the machine prefers)"
     )
     context.add_machine_option(parser)
+    context.add_log_option(parser)
     parser.add_argument("--session", metavar="ID", help="open this session instead of creating one")
     parser.add_argument(
         "--lenient",

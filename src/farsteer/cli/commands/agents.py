@@ -1,49 +1,105 @@
-"""`farsteer agents`: lists the agents and describes one of them."""
+"""`farsteer agents`: lists the agents, describes one of them, and stores the keys of model providers."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Sequence
+from getpass import getpass
 from importlib import import_module
+from pathlib import Path
 from shutil import get_terminal_size
 
-from farsteer.agents import registry
+from msgspec.structs import replace
+
+from farsteer.agents.process.environment import scrub_environment
+from farsteer.agents.providers.keys import delete_key, store_key
+from farsteer.agents.providers.provider import Provider, load_provider, provider_names
+from farsteer.agents.registry import AgentRegistry
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
 from farsteer.cli.terminal.text import facts_table, table
+from farsteer.client.config import home_dir
 from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.errors import BadRequest
 from farsteer.core.text import printable_json
 from farsteer.core.wire import to_builtins
+from farsteer.storage.home import prepare_home
 
 DESCRIPTION = """\
 List the agents of this machine and how to install the missing ones. With NAME,
 show what that agent can do and, if its adapter has a help text, what you can
 type to it. --all lists the agents of every machine of the hub instead.
+
+`login NAME` stores the key of a model provider in the home directory, where only
+you can read it. It asks for the key, or reads it from standard input. `logout
+NAME` deletes it. A key in the environment of the runner is used first.
 """
 
 EXAMPLES = """\
   farsteer agents
   farsteer agents demo
   farsteer agents --all
+  farsteer agents login glm
 """
 
 
 def agents_command(argv: Sequence[str]) -> int:
     parser = context.command_parser("agents", DESCRIPTION, EXAMPLES)
     context.add_hub_option(parser)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="describe this agent")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="describe this agent; or `login`, `logout`")
+    parser.add_argument(
+        "provider", nargs="?", metavar="PROVIDER", help="the model provider to log in to or out of"
+    )
     parser.add_argument("--all", action="store_true", help="list the agents of every machine of the hub")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     # `farsteer agents demo --help` asks about the demo agent, not about this command.
-    names_agent = any(word in registry.names() for word in argv)
+    names_agent = any(word in AgentRegistry(home_dir()).names() for word in argv)
     arguments = parser.parse_args([word for word in argv if not (names_agent and word in ("-h", "--help"))])
-    context.home_directory(arguments)
+    home = context.home_directory(arguments)
+    if arguments.name in ("login", "logout"):
+        if arguments.provider is None:
+            parser.error(f"name a model provider: farsteer agents {arguments.name} PROVIDER")
+        change = _login if arguments.name == "login" else _logout
+        return change(home, arguments.provider)
+    if arguments.provider is not None:
+        parser.error(f"unrecognized arguments: {arguments.provider}")
     if arguments.name is not None:
-        return context.run(_show(arguments.name, arguments))
-    return context.run(_list_hub(arguments) if arguments.all else _list_local(arguments))
+        return context.run(_show(AgentRegistry(home), arguments))
+    return context.run(_list_hub(arguments) if arguments.all else _list_local(AgentRegistry(home), arguments))
 
 
-async def _list_local(arguments: argparse.Namespace) -> int:
+def _login(home: Path, name: str) -> int:
+    provider = _provider(home, name)
+    where = f" (get one at {provider.key_page})" if provider.key_page else ""
+    interactive = sys.stdin.isatty()
+    key = getpass(f"key of {provider.title}{where}: ") if interactive else sys.stdin.readline()
+    store_key(prepare_home(home), name, key)
+    print(f"logged in to {provider.title}: agents that start from now on use this key")
+    return SUCCESS
+
+
+def _logout(home: Path, name: str) -> int:
+    provider = _provider(home, name)
+    print(
+        f"logged out of {provider.title}"
+        if delete_key(home, name)
+        else f"no key of {provider.title} is stored"
+    )
+    return SUCCESS
+
+
+def _provider(home: Path, name: str) -> Provider:
+    names = provider_names(home)
+    if name in names:
+        return load_provider(home, name)
+    if name in AgentRegistry(home).names():
+        raise BadRequest(f"{name} logs in by itself: `farsteer agents {name}` shows how")
+    raise BadRequest(f"no model provider {name!r}; there are {', '.join(names)}")
+
+
+async def _list_local(registry: AgentRegistry, arguments: argparse.Namespace) -> int:
     agents = await registry.detect_all()
     if arguments.json:
         for info in agents:
@@ -78,9 +134,12 @@ async def _list_hub(arguments: argparse.Namespace) -> int:
     return SUCCESS
 
 
-async def _show(name: str, arguments: argparse.Namespace) -> int:
-    adapter = registry.adapter(name)
+async def _show(registry: AgentRegistry, arguments: argparse.Namespace) -> int:
+    adapter = await registry.find(arguments.name)
     info = await adapter.detect()
+    if info.available and not info.models:
+        environment = scrub_environment(os.environ, adapter.environment_names)
+        info = replace(info, models=await adapter.discover_models(environment))
     if arguments.json:
         print(printable_json(info))
         return SUCCESS
@@ -101,13 +160,14 @@ def _describe(info: AgentInfo) -> str:
         "note": info.warning or "",
         "models": ", ".join(info.models),
         "can": _capability_names(info.capabilities),
+        "options": ", ".join(info.capabilities.options),
     }
     return facts_table(facts, get_terminal_size().columns)
 
 
 def _capability_names(capabilities: Capabilities) -> str:
-    flags: dict[str, bool] = to_builtins(capabilities)
-    return ", ".join(name for name, supported in flags.items() if supported)
+    flags: dict[str, object] = to_builtins(capabilities)
+    return ", ".join(name for name, supported in flags.items() if supported is True)
 
 
 def _help_text(adapter_module: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from farsteer.cli import context
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
 from farsteer.cli.terminal.text import ago
 from farsteer.client.config import running_hub
+from farsteer.client.settings import find_text
 from farsteer.core.errors import NotFound
 from farsteer.core.retention import RemovalReason, StorageReport
 
@@ -43,7 +43,7 @@ def compact_command(argv: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="say what would be removed, change nothing")
     arguments = parser.parse_args(argv)
     home = context.home_directory(arguments)
-    if arguments.hub or os.environ.get("FARSTEER_HUB") or running_hub(home):
+    if find_text("hub", arguments.hub) or running_hub(home):
         return context.run(_compact_running(arguments))
     return context.run(_compact_stopped(home, dry_run=arguments.dry_run))
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from farsteer.cli import context
 from farsteer.cli.protection import forget_token
 from farsteer.client.config import find_token, find_url
+from farsteer.client.settings import find_list, find_number, find_text
 from farsteer.core.errors import BadRequest
 
 UP_DESCRIPTION = """\
@@ -81,8 +82,10 @@ def runner_command(argv: Sequence[str]) -> int:
         help="first give this home directory, a copy of another one, an id and a key of its own; its sessions stay "
         "with the machine that it was copied from",
     )
+    context.add_log_option(parser)
     arguments = parser.parse_args(argv)
     home = context.home_directory(arguments)
+    context.log(arguments, "info")
     url = find_url(arguments.hub)
     token = _read_token(arguments, url)
     forget_token()
@@ -93,25 +96,10 @@ def runner_command(argv: Sequence[str]) -> int:
 
 def _server_parser(name: str, description: str, examples: str) -> argparse.ArgumentParser:
     parser = context.command_parser(name, description, examples)
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument(
-        "--port", type=int, default=3006, help="port to listen on, 0 for any free one (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--allowed-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="host name that clients may use besides --host and localhost, for example the name of a proxy "
-        "in front of the hub; may be repeated",
-    )
-    parser.add_argument(
-        "--allowed-origin",
-        metavar="URL",
-        action="append",
-        default=[],
-        help="origin (https://name) of a web page that may call this hub; may be repeated",
-    )
+    context.add_setting(parser, "host")
+    context.add_setting(parser, "port", type=int)
+    context.add_setting(parser, "allowed_host", metavar="NAME", action="append", default=[])
+    context.add_setting(parser, "allowed_origin", metavar="URL", action="append", default=[])
     parser.add_argument(
         "--trusted-proxy",
         metavar="ADDRESS|NETWORK",
@@ -120,6 +108,7 @@ def _server_parser(name: str, description: str, examples: str) -> argparse.Argum
         help="reverse proxy in front of this hub: its Forwarded or X-Forwarded-For header names the client, by "
         "which failed sign-ins are counted; may be repeated",
     )
+    context.add_log_option(parser)
     return parser
 
 
@@ -127,14 +116,16 @@ def _run_hub(arguments: argparse.Namespace, *, with_runner: bool) -> int:
     from farsteer.cli.daemon.hub_process import run_hub
     from farsteer.faces.app import ServerConfig
 
+    home = context.home_directory(arguments)
+    context.log(arguments, "info")
     config = ServerConfig(
-        host=arguments.host,
-        port=arguments.port,
-        allowed_hosts=tuple(arguments.allowed_host),
-        allowed_origins=tuple(arguments.allowed_origin),
+        host=find_text("host", arguments.host) or "",
+        port=find_number("port", arguments.port),
+        allowed_hosts=find_list("allowed_host", arguments.allowed_host),
+        allowed_origins=find_list("allowed_origin", arguments.allowed_origin),
         trusted_proxies=tuple(arguments.trusted_proxy),
     )
-    return run_hub(context.home_directory(arguments), config, with_runner=with_runner)
+    return run_hub(home, config, with_runner=with_runner)
 
 
 def _read_token(arguments: argparse.Namespace, url: str) -> str:

@@ -10,18 +10,30 @@ import shutil
 import socket
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
 
 from farsteer import __version__
-from farsteer.agents import registry
+from farsteer.agents.providers.provider import provider_names
+from farsteer.agents.registry import PREFERENCE, AgentRegistry
 from farsteer.cli import context
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
 from farsteer.cli.terminal.text import Style, StyledText, print_styled
-from farsteer.client.config import find_url, running_hub, token_file
-from farsteer.core.api import LimitView
+from farsteer.client.config import (
+    find_url,
+    is_loopback,
+    login_file,
+    running_hub,
+    stored_login,
+    token_file,
+    token_source,
+)
+from farsteer.client.settings import find_number, find_text, read_config
+from farsteer.core.api import LimitView, MachineView
 from farsteer.core.errors import FarsteerError, Unavailable
 from farsteer.core.ids import is_uuid
 from farsteer.core.text import clean_line
@@ -30,9 +42,10 @@ from farsteer.storage.inspection import inspect
 from farsteer.storage.quarantine import Quarantine
 
 DESCRIPTION = """\
-Check everything Farsteer needs on this machine: Python, the home directory, the
-access token, disk space, the databases, git, the hub and the agents. Each line says what was
-found and, after an arrow, how to fix it. Nothing is changed.
+Check everything Farsteer needs on this machine: Python, the home directory, its
+settings, the access token, disk space, the databases, git, the hub, the link to it,
+the versions, the clock, and each agent with its login. Each line says what was found
+and, after an arrow, how to fix it. Nothing is changed.
 """
 
 EXAMPLES = """\
@@ -49,6 +62,9 @@ RESERVED_FILES = 200
 """Descriptors for everything but agents: databases, sockets, the program itself."""
 PROCESSES_PER_AGENT = 4
 """Processes and threads. An agent that runs tools needs more than one."""
+CLOCK_SECONDS = 10.0
+CLOCK_TOLERANCE = 30.0
+"""Seconds that two clocks may differ; the hub tells whole seconds, and its answer takes a while."""
 WARN_SHARE = 0.8
 """The part of a limit above which doctor warns."""
 
@@ -61,6 +77,8 @@ class Grade(StrEnum):
     WARN = "warn"
     FAIL = "FAIL"
 
+
+_WITH_LOGIN = frozenset(PREFERENCE) - {"demo"}
 
 _STYLES = {Grade.OK: Style.GOOD, Grade.NOTE: Style.DIM, Grade.WARN: Style.ASK, Grade.FAIL: Style.BAD}
 
@@ -75,9 +93,7 @@ class Check:
 def doctor_command(argv: Sequence[str]) -> int:
     parser = context.command_parser("doctor", DESCRIPTION, EXAMPLES)
     context.add_hub_option(parser)
-    parser.add_argument(
-        "--port", type=int, default=3006, help="port to check for `farsteer up` (default: %(default)s)"
-    )
+    context.add_setting(parser, "port", type=int)
     return context.run(_print_checks(parser.parse_args(argv)))
 
 
@@ -94,10 +110,13 @@ async def _print_checks(arguments: argparse.Namespace) -> int:
     return code
 
 
-async def run_checks(home: Path, hub: str | None, port: int) -> AsyncIterator[Check]:
+async def run_checks(home: Path, hub: str | None, port: int | None) -> AsyncIterator[Check]:
     yield check_python()
     yield check_home(home)
-    yield check_token(home)
+    settings = check_settings(home)
+    yield settings
+    if settings.grade is not Grade.FAIL:
+        yield check_token(home, hub)
     yield check_disk(home)
     yield check_capacity(home)
     databases = [*check_databases(home)]
@@ -109,10 +128,10 @@ async def run_checks(home: Path, hub: str | None, port: int) -> AsyncIterator[Ch
     if (refused := check_lease(home)) is not None:
         yield refused
     yield await check_git()
-    if all(check.grade is not Grade.FAIL for check in databases):
-        async for check in check_hub(home, hub, port):
+    if all(check.grade is not Grade.FAIL for check in (settings, *databases)):
+        async for check in check_hub(home, hub, find_number("port", port)):
             yield check
-    async for check in check_agents():
+    async for check in check_agents(home):
         yield check
 
 
@@ -150,15 +169,35 @@ def check_home(home: Path) -> Check:
     return Check(Grade.OK, f"home directory {home} is accessible to you only")
 
 
-def check_token(home: Path) -> Check:
-    path = token_file(home)
-    if os.environ.get("CLI_API_TOKEN"):
-        return Check(Grade.OK, "access token from $CLI_API_TOKEN")
-    if not path.exists():
-        return Check(Grade.NOTE, "no access token yet", "`farsteer up` creates one")
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return Check(Grade.FAIL, f"token file {path} is accessible to other users", f"chmod 600 {path}")
-    return Check(Grade.OK, f"access token in {path}")
+def check_settings(home: Path) -> Check:
+    from farsteer.hub.settings import load_settings
+
+    try:
+        read_config(home)
+        load_settings(home)
+    except FarsteerError as error:
+        return Check(Grade.FAIL, error.message, "correct the file")
+    return Check(Grade.OK, "the settings can be read; `farsteer config` shows them")
+
+
+def check_token(home: Path, hub: str | None = None) -> Check:
+    for path in (token_file(home), login_file(home)):
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            return Check(Grade.FAIL, f"token file {path} is accessible to other users", f"chmod 600 {path}")
+    try:
+        url = find_url(hub)
+        source = token_source(url)
+    except FarsteerError as error:
+        return Check(Grade.FAIL, error.message)
+    if source is not None:
+        return Check(Grade.OK, f"access token for {url} from {source}")
+    if token_file(home).exists():
+        return Check(Grade.OK, f"access token of the hub on this home directory in {token_file(home)}")
+    return Check(
+        Grade.NOTE,
+        "no access token yet",
+        "`farsteer up` creates one, `farsteer login` stores one of another hub",
+    )
 
 
 def check_disk(home: Path) -> Check:
@@ -265,9 +304,12 @@ async def check_git() -> Check:
 
 
 async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Check]:
-    if hub is None and not os.environ.get("FARSTEER_HUB") and running_hub(home) is None:
+    named = find_text("hub", hub) or running_hub(home) or stored_login(home)
+    if not named:
         yield Check(Grade.NOTE, "no hub runs on this home directory", "`farsteer up` starts one")
         yield check_port(port)
+        if (clock := check_own_clock()) is not None:
+            yield clock
         return
     from farsteer.client import AsyncClient
 
@@ -282,15 +324,18 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
                 f"hub {health.version} at {url}",
                 "" if same else "the versions differ: update the older one",
             )
+            clock = await check_clock(url)
+            if clock is not None:
+                yield clock
             machines = await client.machines()
             limits = await client.limits() if same else []
     except Unavailable as error:
-        yield Check(
-            Grade.FAIL, f"hub: {error.message}", "start it with `farsteer up`, or correct the address"
-        )
+        start = "start it with `farsteer up`" if is_loopback(url) else "start it on its machine"
+        yield Check(Grade.FAIL, f"hub: {error.message}", f"{start}, or correct the address")
         return
     except FarsteerError as error:
-        yield Check(Grade.FAIL, f"hub at {url}: {error.message}", "check the address and the access token")
+        advice = "check the address and the access token; `farsteer login` stores another one"
+        yield Check(Grade.FAIL, f"hub at {url}: {error.message}", advice)
         return
     active = [machine for machine in machines if machine.active]
     names = ", ".join(machine.name or machine.host for machine in active)
@@ -298,7 +343,14 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
         yield Check(Grade.OK, f"{len(active)} of {len(machines)} machines connected: {names}")
     else:
         yield Check(Grade.WARN, "no machine is connected to the hub", "`farsteer runner` connects one")
+    yield check_link(home, machines, url)
     for machine in machines:
+        if machine.active and machine.version != health.version:
+            yield Check(
+                Grade.WARN,
+                f"machine {machine.name or machine.host} has Farsteer {machine.version}, the hub {health.version}",
+                "they work together; update the older one",
+            )
         if machine.active and machine.problem is not None:
             yield Check(Grade.FAIL, f"machine {machine.name or machine.host}: {machine.problem}")
         if machine.conflict is not None:
@@ -312,6 +364,52 @@ async def check_hub(home: Path, hub: str | None, port: int) -> AsyncIterator[Che
             f"{foreign} sessions are known only to their machines: of another hub, or lost with the hub's database",
             "`farsteer sessions foreign` lists them, `farsteer sessions adopt` and `end` decide",
         )
+
+
+def check_link(home: Path, machines: Sequence[MachineView], url: str) -> Check:
+    """Say whether this machine is linked to the hub."""
+    try:
+        known = (read_private(home / "machine-id") or b"").decode(errors="replace").strip()
+    except FarsteerError as error:
+        return Check(Grade.FAIL, error.message)
+    connect = f"`farsteer runner --hub {url}` connects it, with a token that has the scope `runner`"
+    here = next((machine for machine in machines if machine.id == known), None)
+    if here is None:
+        return Check(Grade.NOTE, "agents of this machine cannot be used by the hub", connect)
+    if here.active:
+        return Check(Grade.OK, "this machine is linked to the hub")
+    return Check(Grade.WARN, "this machine is known to the hub and not linked", connect)
+
+
+def check_own_clock() -> Check | None:
+    """Without a hub to compare with: a clock before the date of our own files is wrong."""
+    written = Path(__file__).stat().st_mtime
+    if time.time() + CLOCK_TOLERANCE >= written:
+        return None
+    return Check(
+        Grade.WARN,
+        "the clock of this machine is behind: it was installed in its future",
+        "set it, best by NTP",
+    )
+
+
+async def check_clock(url: str) -> Check | None:
+    """Compare the clock of this machine with the hub's, which tells the time in every response."""
+    import httpx
+
+    try:
+        async with httpx.AsyncClient(timeout=CLOCK_SECONDS) as http:
+            told = (await http.get(f"{url}/health")).headers.get("date")
+        seconds = time.time() - parsedate_to_datetime(told or "").timestamp()
+    except (httpx.HTTPError, ValueError):
+        return None
+    if abs(seconds) <= CLOCK_TOLERANCE:
+        return Check(Grade.OK, "the clock agrees with the hub's")
+    return Check(
+        Grade.WARN,
+        f"the clock of this machine is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the hub's",
+        "set both by NTP: tokens expire by the hub's clock, and logs are stamped by the machine's",
+    )
 
 
 def check_limits(limits: Sequence[LimitView]) -> Check:
@@ -340,7 +438,9 @@ def check_port(port: int) -> Check:
     return Check(Grade.OK, f"port {port} is free")
 
 
-async def check_agents() -> AsyncIterator[Check]:
+async def check_agents(home: Path) -> AsyncIterator[Check]:
+    registry = AgentRegistry(home)
+    providers, without_key, without_cli = provider_names(home), list[str](), list[str]()
     for name in registry.names():
         try:
             info = await registry.adapter(name).detect()
@@ -348,15 +448,25 @@ async def check_agents() -> AsyncIterator[Check]:
             yield Check(Grade.WARN, f"agent {name}: {error.message}")
             continue
         named = f"agent {info.name} {info.version or ''}".rstrip()
-        if info.available and info.login:
-            yield Check(Grade.WARN, f"{named} is not logged in", info.login)
-        elif info.available and info.warning:
-            yield Check(Grade.WARN, f"{named}: {info.warning}")
-        elif info.available:
-            yield Check(Grade.OK, named)
+        if not info.available and name in providers:
+            without_cli.append(name)
+        elif not info.available:
+            reason = info.reason or "not installed"
+            yield Check(Grade.NOTE, f"agent {info.name}: {reason}", info.install or "")
+        elif info.login and name in providers:
+            without_key.append(name)
+        elif info.login or info.warning:
+            if info.login:
+                yield Check(Grade.WARN, f"{named} is not logged in", info.login)
+            if info.warning:
+                yield Check(Grade.WARN, f"{named}: {info.warning}")
+        elif name in providers:
+            yield Check(Grade.OK, f"{named} has a key")
         else:
-            yield Check(
-                Grade.NOTE,
-                f"agent {info.name}: {info.reason or 'not installed'}",
-                info.install or "",
-            )
+            yield Check(Grade.OK, f"{named} is logged in" if name in _WITH_LOGIN else named)
+    if without_cli:
+        names = ", ".join(without_cli)
+        yield Check(Grade.NOTE, f"model providers that need Claude Code: {names}")
+    if without_key:
+        names = ", ".join(without_key)
+        yield Check(Grade.NOTE, f"model providers without a key: {names}", "farsteer agents login NAME")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from farsteer.cli import context
 from farsteer.cli.commands.exec import DROID_FORMAT
-from farsteer.cli.daemon.process import log_to_stderr
 from farsteer.cli.exit_codes import SUCCESS
 from farsteer.core.droid import AUTONOMY_LEVELS, permission_mode
 from farsteer.core.errors import BadRequest
@@ -25,7 +24,7 @@ agent. If a hub runs on the home directory, or --hub names one, sessions are
 created there; otherwise a hub and a runner run inside this process.
 
 stdout carries only protocol messages; logs go to stderr. Requests override these
-options. Other options of `droid exec` are accepted and ignored.
+options. Other options of `droid exec` are accepted and ignored, unknown ones refused.
 """
 
 EXAMPLES = f"""\
@@ -35,9 +34,24 @@ EXAMPLES = f"""\
 _logger = logging.getLogger(__name__)
 
 
+_IGNORED_FLAGS = (
+    "--skip-permissions-unsafe", "--disable-builtin-skills", "--use-spec", "--mission", "--list-tools",
+)  # fmt: skip
+_IGNORED_OPTIONS = (
+    ("-f", "--file"), ("--fork",), ("--spec-model",), ("--spec-reasoning-effort",), ("--only-tools",), ("--add-tools",),
+    ("--remove-tools",), ("--enabled-tools",), ("--disabled-tools",), ("--worktree-dir",), ("--tag",),
+    ("--log-group-id",), ("--worker-model",), ("--worker-reasoning-effort",), ("--validator-model",),
+    ("--validator-reasoning-effort",), ("--append-system-prompt",), ("--append-system-prompt-file",),
+)  # fmt: skip
+"""What `droid exec` takes, in any version. With this protocol Droid itself ignores nearly all of its options."""
+
+
 def droid_exec_command(argv: Sequence[str]) -> int:
-    arguments, ignored = _parser().parse_known_args(argv)
-    log_to_stderr(logging.WARNING)
+    parser = _parser()
+    given = _ignored_parser().parse_known_args(argv)
+    arguments = parser.parse_args(given[1])
+    context.log(arguments, "warning")
+    ignored = [name for name, value in vars(given[0]).items() if value not in (None, False)]
     if ignored:
         _logger.warning("ignored options: %s", " ".join(ignored))
     if not arguments.input_format == arguments.output_format == DROID_FORMAT:
@@ -45,11 +59,21 @@ def droid_exec_command(argv: Sequence[str]) -> int:
     return context.run(_serve(arguments))
 
 
+def _ignored_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in _IGNORED_FLAGS:
+        parser.add_argument(name, dest=name, action="store_true")
+    for names in _IGNORED_OPTIONS:
+        parser.add_argument(*names, dest=names[-1])
+    parser.add_argument("-w", "--worktree", dest="--worktree", nargs="?", const="")
+    return parser
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = context.command_parser("exec", DESCRIPTION, EXAMPLES)
     context.add_hub_option(parser)
-    for name in ("--input-format", "--output-format"):
-        parser.add_argument(name, metavar=DROID_FORMAT, help=f"must be {DROID_FORMAT}")
+    for names in (["--input-format"], ["-o", "--output-format"]):
+        parser.add_argument(*names, metavar=DROID_FORMAT, help=f"must be {DROID_FORMAT}")
     parser.add_argument(
         "--cwd", metavar="DIR", default=".", help="working directory of agents (default: this one)"
     )
@@ -59,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         help="agent to use (default: demo without a hub, else the one the machine prefers)",
     )
     context.add_machine_option(parser)
+    context.add_log_option(parser)
     parser.add_argument("-s", "--session-id", metavar="ID", help="open this session at the start")
     parser.add_argument("-m", "--model", metavar="M", help="model of sessions that do not set one")
     parser.add_argument(

@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--agent", metavar="A", help="list: only sessions of this agent")
     parser.add_argument(
         "--state",
-        choices=[*SessionStatus],
+        choices=[*map(str, SessionStatus)],
         metavar="S",
         help=f"list: only sessions in this state: {', '.join(SessionStatus)}",
     )

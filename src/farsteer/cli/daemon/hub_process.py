@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from farsteer.agents.process.file_limit import raise_file_limit
 from farsteer.cli.daemon.in_process import connected_runner
-from farsteer.cli.daemon.process import StopSignal, cancel_tasks, log_to_stderr, run_with_uvloop
+from farsteer.cli.daemon.process import StopSignal, cancel_tasks, run_with_uvloop
 from farsteer.cli.protection import forget_token
 from farsteer.client.config import HubFile, hub_file, running_hub, token_file
 from farsteer.core.errors import Conflict
@@ -30,7 +30,6 @@ def run_hub(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         Conflict: Another process already runs a hub on `home`.
         Unavailable: The address is in use.
     """
-    log_to_stderr()
     raise_file_limit()
     return run_with_uvloop(_run(home, config, with_runner=with_runner))
 
@@ -46,7 +45,7 @@ async def _run(home: Path, config: ServerConfig, *, with_runner: bool) -> int:
         tasks.append(asyncio.create_task(_raise_failure(hub)))
         resources.push_async_callback(cancel_tasks, *tasks)
         if with_runner:
-            tasks.append(await resources.enter_async_context(connected_runner(hub, home)))
+            tasks.append(await resources.enter_async_context(connected_runner(hub, home, terminals=True)))
         resources.enter_context(_announce(home, url))
         where = "$CLI_API_TOKEN" if has_token_variable else str(token_file(home))
         subject = "Farsteer is ready at" if with_runner else "The hub is ready at"

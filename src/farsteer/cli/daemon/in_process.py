@@ -58,8 +58,13 @@ async def in_process_hub(home: Path) -> AsyncGenerator[InProcessClient]:
 
 
 @asynccontextmanager
-async def connected_runner(hub: Hub, home: Path) -> AsyncGenerator[asyncio.Task[None]]:
+async def connected_runner(
+    hub: Hub, home: Path, *, terminals: bool = False
+) -> AsyncGenerator[asyncio.Task[None]]:
     """Run a runner on `home` that is connected to `hub`, for the duration of the block.
+
+    Args:
+        terminals: Let `farsteer run` attach terminals to its sessions.
 
     Yields:
         The task of the runner, which ends only if the runner fails.
@@ -69,6 +74,8 @@ async def connected_runner(hub: Hub, home: Path) -> AsyncGenerator[asyncio.Task[
     task = asyncio.create_task(runner.run(link.connect))
     try:
         await _wait_until_connected(runner, task)
+        if terminals:
+            await runner.accept_terminals()
         yield task
     finally:
         # Before the link is closed, because the hub is told that the runner ends.

@@ -40,10 +40,12 @@ class SafeFormatter(logging.Formatter):
         return clean(super().format(record)).replace("\n", "\n  ")
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
-    """Write log records to stderr, because stdout is for results. `FARSTEER_DEBUG=1` sets the level to debug."""
-    if os.environ.get("FARSTEER_DEBUG") == "1":
-        level = logging.DEBUG
+def log_to_stderr(name: str) -> None:
+    """Write log records of this level and above to stderr, because stdout is for results.
+
+    Libraries log warnings at most: what they log for debugging has headers with tokens.
+    """
+    level = logging.getLevelNamesMapping()[name.upper()]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S"))
     logging.basicConfig(level=level, handlers=[handler])

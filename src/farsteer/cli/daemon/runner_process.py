@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from farsteer.agents.process.file_limit import raise_file_limit
-from farsteer.cli.daemon.process import StopSignal, cancel_tasks, log_to_stderr, run_with_uvloop
+from farsteer.cli.daemon.process import StopSignal, cancel_tasks, run_with_uvloop
+from farsteer.client.settings import find_flag
 from farsteer.link.websocket import connect
 from farsteer.runner.link_client import LinkTransport
 from farsteer.runner.machine import renew_identity
@@ -21,7 +21,6 @@ def run_runner(home: Path, url: str, token: str, *, new_identity: bool = False) 
     Raises:
         Conflict: Another process already runs a runner on `home`.
     """
-    log_to_stderr()
     if new_identity:
         id = renew_identity(home)
         print(f"This machine has a new identity: {id}", flush=True)
@@ -30,7 +29,7 @@ def run_runner(home: Path, url: str, token: str, *, new_identity: bool = False) 
 
 
 async def _run(home: Path, url: str, token: str) -> int:
-    allow_insecure = os.environ.get("FARSTEER_ALLOW_INSECURE") == "1"
+    allow_insecure = find_flag("allow_insecure")
 
     async def connect_to_hub() -> LinkTransport:
         return await connect(url, token, allow_insecure=allow_insecure)
@@ -43,6 +42,7 @@ async def _run(home: Path, url: str, token: str) -> int:
         resources.push_async_callback(cancel_tasks, link, ready)
         # Before the link is cancelled, because the hub is told that the runner ends.
         resources.push_async_callback(runner.close)
+        await runner.accept_terminals()
         return await stop_signal.wait_and_close(resources, link)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from farsteer.core.api import Approve, Deny
-from farsteer.core.approvals import Approval, ApprovalKind, Question, riskiest
+from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Question, riskiest
 from farsteer.core.text import clean, clean_line
 from farsteer.core.wire import encode
 
@@ -44,6 +44,12 @@ def describe_approval(approval: Approval, hint: str = "v shows it whole") -> lis
     `hint` how to see it.
     """
     return _describe(approval, _MAX_LINES, hint)
+
+
+def describe_whole(approval: Approval) -> list[str]:
+    """Return everything that the agent asks, as lines of text, with its questions and their choices."""
+    questions = [f"  {line}" for one in approval.questions for line in _question_text(one).splitlines()]
+    return [*_describe(approval, None, ""), *questions]
 
 
 def is_shortened(approval: Approval) -> bool:
@@ -98,6 +104,15 @@ def _indent(text: str) -> list[str]:
     return [f"  {line}" for line in clean(text).splitlines()]
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers that are possible now."""
+
+    key: str
+    """What to type for it: one character."""
+    text: str
+
+
 class ApprovalPrompt:
     """Collects the answer to one approval. Pass each typed line to `reply` until it returns a decision."""
 
@@ -108,16 +123,63 @@ class ApprovalPrompt:
         self._is_shortened = is_shortened(approval)
 
     @property
+    def question(self) -> Question | None:
+        """The question to answer now. None: a decision is wanted."""
+        return self._open_questions[0] if self._open_questions else None
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What can be typed now, the usual answer first. A question without choices has only that it is declined."""
+        if self.question is not None:
+            choices = [
+                Choice(str(number), clean_line(text)) for number, text in enumerate(self.question.choices, 1)
+            ]
+            return [*choices, Choice("-", "decline to answer")]
+        names = {key: clean_line(option.name) for key, option in self._options().items()}
+        choices = [Choice("y", names.pop("y", "yes"))]
+        if "a" in names or self._takes_always:
+            choices.append(Choice("a", names.pop("a", "always in this session")))
+        denial = Choice("n", names.pop("n", "no"))
+        choices += [Choice(key, name) for key, name in names.items()]
+        choices += [denial, Choice("x", "no, and stop the turn")]
+        return [*choices, Choice("v", "view it whole")] if self._is_shortened else choices
+
+    @property
     def instructions(self) -> str:
         """What can be typed now; several lines if it is a question with choices."""
+        if self.question is not None:
+            return _question_text(self.question)
         view = ", [v]iew it whole" if self._is_shortened else ""
+        options = self._options()
+        more = "".join(
+            f", [{key}] {clean_line(option.name)}"
+            for key, option in options.items()
+            if key not in ("y", "n") and not (key == "a" and self._takes_always)
+        )
         match self.approval.kind:
             case ApprovalKind.PERMISSION:
-                return f"[y]es, [n]o (or n and why), [a]lways in this session, [x] no and stop{view}"
+                always = ", [a]lways in this session" if self._takes_always else ""
+                return f"[y]es, [n]o (or n and why){always}{more}, [x] no and stop{view}"
             case ApprovalKind.PLAN:
-                return f"[y]es, [n]o (or n and what to change), [x] no and stop{view}"
+                return f"[y]es, [n]o (or n and what to change){more}, [x] no and stop{view}"
             case ApprovalKind.QUESTION:
-                return _question_text(self._open_questions[0]) if self._open_questions else "[y]es, [n]o"
+                return "[y]es, [n]o"
+
+    @property
+    def _takes_always(self) -> bool:
+        options = self.approval.options
+        return self.approval.kind is ApprovalKind.PERMISSION and (
+            not options or any(option.kind is OptionKind.ALLOW_ALWAYS for option in options)
+        )
+
+    def _options(self) -> dict[str, Option]:
+        """Return the agent's own options by the key that chooses each."""
+        keys = {OptionKind.ALLOW_ONCE: "y", OptionKind.ALLOW_ALWAYS: "a", OptionKind.REJECT_ONCE: "n"}
+        found: dict[str, Option] = {}
+        for option in self.approval.options:
+            key = keys.pop(option.kind, "")
+            found[key or str(sum(name.isdigit() for name in found) + 1)] = option
+        return found
 
     def reply(self, line: str) -> Decision | InvalidReply | ShowWhole | None:
         """Interpret one typed line.
@@ -126,22 +188,39 @@ class ApprovalPrompt:
             The decision, an `InvalidReply`, what to show before the next reply, or None if another question follows.
         """
         line = line.strip()
-        if self.approval.kind is ApprovalKind.QUESTION and self._open_questions:
-            return self._answer_question(self._open_questions[0], line)
         word, _, rest = line.partition(" ")
-        match word.lower().rstrip(","), rest.strip():
+        word, rest = word.lower().rstrip(","), rest.strip()
+        is_refusal = self.approval.kind is ApprovalKind.PLAN and word in ("n", "no", "x")
+        if self.question is not None and not is_refusal:
+            return self._answer_question(self.question, line)
+        return self._decide(word, rest)
+
+    def _decide(self, word: str, rest: str) -> Decision | InvalidReply | ShowWhole:
+        options = self._options()
+        match word, rest:
             case ("y" | "yes", ""):
-                return Approve()
-            case ("a" | "always", "") if self.approval.kind is ApprovalKind.PERMISSION:
-                return Approve(decision="approved_for_session")
+                return self._approve()
+            case ("a" | "always", "") if "a" in options or self._takes_always:
+                return self._approve(always=True)
             case ("n" | "no", reason):
                 return Deny(message=reason or None)
             case ("v" | "view", ""):
                 return ShowWhole(_describe(self.approval, None, ""))
             case ("x", reason):
                 return Deny(decision="abort", message=reason or None)
+            case (digit, "") if digit.isdigit() and digit in options:
+                option = options[digit]
+                if not option.kind.allows:
+                    return Deny(option_id=option.id)
+                return self._approve(always=option.kind is OptionKind.ALLOW_ALWAYS, option_id=option.id)
             case _:
                 return InvalidReply(f"not understood; {self.instructions}")
+
+    def _approve(self, *, always: bool = False, option_id: str | None = None) -> Approve:
+        answers = self._answers or None
+        if always:
+            return Approve(decision="approved_for_session", option_id=option_id, answers=answers)
+        return Approve(option_id=option_id, answers=answers)
 
     def _answer_question(self, question: Question, line: str) -> Decision | InvalidReply | None:
         if line == "-":
@@ -151,7 +230,9 @@ class ApprovalPrompt:
             return chosen
         self._answers[question.id] = chosen
         self._open_questions.pop(0)
-        return None if self._open_questions else Approve(answers=self._answers)
+        if self._open_questions or self.approval.kind is not ApprovalKind.QUESTION:
+            return None
+        return Approve(answers=self._answers)
 
 
 def _question_text(question: Question) -> str:

@@ -7,11 +7,14 @@ import asyncio
 import os
 import signal
 import socket
+import stat
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from farsteer.agents.process.sweeper import SWEEPER
 from farsteer.cli.context import find_session
@@ -30,39 +33,21 @@ from farsteer.cli.terminal.text import Style, StyledText, print_styled
 from farsteer.client.config import absolute_path
 from farsteer.client.hub_client import HubClient
 from farsteer.client.machines import choose_machine
-from farsteer.client.turn import Turn, TurnResult, TurnUpdate
+from farsteer.client.turn import AsyncTurn, TurnResult, TurnUpdate
 from farsteer.core import events as ev
-from farsteer.core.api import CreateSession, Deny
+from farsteer.core.api import CreateSession, Deny, SessionView
 from farsteer.core.approvals import Approval
+from farsteer.core.droid import permission_mode
 from farsteer.core.errors import BadRequest, FarsteerError
-from farsteer.core.events import Entry, TurnEndReason
+from farsteer.core.events import TurnEndReason
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.core.session import Usage
 from farsteer.core.text import clean, clean_line, printable_json
-from farsteer.core.wire import WireStruct
+
+if TYPE_CHECKING:
+    from farsteer.cli.terminal.droid_lines import DroidLines
 
 _REORDER_SECONDS = 0.1
 _PROGRESS_EVENTS = (ev.ToolCall, ev.ToolCallUpdate, ev.Plan, ev.Notice, ev.ApprovalResolved)
-
-
-class EntryLine(WireStruct, tag_field="type", tag="message-received"):
-    """A line of `--output-format json`: one entry, in the form of the live event."""
-
-    session_id: str
-    message: Entry
-
-
-class ResultLine(WireStruct, tag_field="type", tag="result", omit_defaults=False):
-    """The last line of `--output-format json`."""
-
-    session_id: str
-    turn_id: str | None
-    reason: TurnEndReason
-    text: str
-    error: str | None
-    denied: int
-    """How many approvals were denied because nobody could answer them."""
-    usage: Usage
 
 
 class InterruptHandler:
@@ -82,6 +67,9 @@ class InterruptHandler:
         self._received = 0
         self._task: asyncio.Task[object] | None = None
         self._aborting: asyncio.Task[None] | None = None
+        self._watched: int | None = None
+        self.output_closed = False
+        """Nobody reads the answer any more, as after `farsteer exec ... | head`. The task was cancelled for this."""
 
     async def __aenter__(self) -> InterruptHandler:
         self._task = asyncio.current_task()
@@ -94,6 +82,7 @@ class InterruptHandler:
     ) -> None:
         for number in self._SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
+        self._unwatch_output()
         if self._aborting is not None:
             await cancel_tasks(self._aborting)
 
@@ -106,6 +95,26 @@ class InterruptHandler:
         elif self.abort is not None:
             self._aborting = asyncio.create_task(self._abort(self.abort))
         elif self._task is not None:
+            self._task.cancel()
+
+    def watch_output(self) -> None:
+        """Cancel the task once the reader of a pipe has gone, also while the agent is silent and nothing is written."""
+        with suppress(OSError, ValueError):
+            number = sys.stdout.fileno()
+            if stat.S_ISFIFO(os.fstat(number).st_mode):
+                # The end that is written to never becomes readable, except when the other end is closed.
+                asyncio.get_running_loop().add_reader(number, self._handle_closed_output)
+                self._watched = number
+
+    def _unwatch_output(self) -> None:
+        if self._watched is not None:
+            asyncio.get_running_loop().remove_reader(self._watched)
+            self._watched = None
+
+    def _handle_closed_output(self) -> None:
+        self._unwatch_output()
+        self.output_closed = True
+        if self._task is not None and not self.ignore_signals:
             self._task.cancel()
 
     async def _abort(self, abort: Callable[[], Awaitable[None]]) -> None:
@@ -148,7 +157,10 @@ class Execution:
         self._interrupts = interrupts
         self._arguments = arguments
         self._external_hub = external_hub
-        self._json = arguments.output_format == "json"
+        self._format = arguments.output_format
+        self._droid_lines: DroidLines | None = None
+        self._started = time.monotonic()
+        self._printed_message: str | None = None
         interactive = sys.stdin.isatty() and sys.stderr.isatty()
         self._approvals = arguments.approvals or ("ask" if interactive else "deny")
         self._progress = sys.stderr.isatty() and not arguments.quiet
@@ -163,18 +175,52 @@ class Execution:
         """Run the turn and return the exit code."""
         session_id = await self._open_session()
         self._interrupts.abort = partial(self._hub.abort, session_id)
-        async with Turn(self._hub, session_id, self._arguments.prompt, on_approval=self._decide) as turn:
-            async for update in turn:
-                self._show(session_id, update)
-            result = await turn.finish()
-        self._interrupts.ignore_signals = True
-        await self._finish(result)
+        turn = AsyncTurn(self._hub, session_id, self._arguments.prompt, on_approval=self._decide)
+        try:
+            # Not before there is a session: one that is being created could not be stopped.
+            self._interrupts.watch_output()
+            if self._format != "text":
+                await self._begin_droid_lines(session_id)
+            async with turn:
+                async for update in turn:
+                    self._show(update)
+                result = await turn.finish()
+            self._interrupts.ignore_signals = True
+            await self._finish(result)
+        except (BrokenPipeError, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not self._interrupts.output_closed:
+                raise
+            await self._end_unread(turn)
+            raise BrokenPipeError from error
         return self._exit_code(result)
+
+    async def _end_unread(self, turn: AsyncTurn) -> None:
+        """End a turn whose answer nobody reads any more. A hub of this process ends its agents by itself."""
+        if not self._external_hub:
+            return
+        with suppress(FarsteerError):
+            if turn.result is None and turn.turn_id is None and turn.item_id:
+                await self._hub.cancel(turn.session_id, turn.item_id)
+            elif turn.result is None and turn.item_id:
+                await self._hub.abort(turn.session_id)
+        if not self._arguments.session:
+            with suppress(FarsteerError):
+                await self._hub.stop(turn.session_id)
+
+    async def _begin_droid_lines(self, session_id: str) -> None:
+        from farsteer.cli.terminal.droid_lines import DroidLines
+
+        self._droid_lines = DroidLines(await self._hub.session(session_id))
+        if self._format == "stream-json":
+            self._print_json(self._droid_lines.first())
 
     async def _open_session(self) -> str:
         given = self._arguments
+        mode = _permission_mode(given)
         if given.session:
-            return (await find_session(self._hub, given.session)).id
+            session = await find_session(self._hub, given.session)
+            await self._configure(session, mode)
+            return session.id
         machine = choose_machine(await self._hub.machines(), given.machine)
         if given.cwd is None and machine.host != socket.gethostname():
             name = clean_line(machine.name or machine.host)
@@ -185,21 +231,38 @@ class Execution:
             agent=given.agent,
             model=given.model,
             model_reasoning_effort=ReasoningEffort(given.effort) if given.effort else None,
-            permission_mode=PermissionMode(given.permission_mode) if given.permission_mode else None,
+            permission_mode=mode,
             yolo=given.yolo or None,
             source="cli",
         )
         return (await self._hub.create_session(request)).session_id
 
+    async def _configure(self, session: SessionView, mode: PermissionMode | None) -> None:
+        """Give a session that is continued the settings of this call; they stay."""
+        given = self._arguments
+        if given.yolo:
+            mode = PermissionMode.YOLO
+        if mode is not None and mode is not session.permission_mode:
+            await self._hub.set_permission_mode(session.id, mode)
+        model, effort = given.model or session.model, ReasoningEffort(given.effort) if given.effort else None
+        if effort is not None and model is None:
+            raise BadRequest("--effort needs --model here: the session has no model that Farsteer knows")
+        if model is not None and (model, effort or session.model_reasoning_effort) != (
+            session.model, session.model_reasoning_effort,
+        ):  # fmt: skip
+            await self._hub.set_model(session.id, model, effort=effort)
+
     # -- output
 
-    def _show(self, session_id: str, update: TurnUpdate) -> None:
+    def _show(self, update: TurnUpdate) -> None:
         entry = update.entry
-        if self._json:
-            if entry is not None:
-                self._print(printable_json(EntryLine(session_id=session_id, message=entry)) + "\n")
+        if self._droid_lines is not None:
+            line = None if entry is None else self._droid_lines.of(entry)
+            if line is not None and self._format == "stream-json":
+                self._print_json(line)
             return
         if update.text:
+            self._separate_message(update)
             self._print_message(clean(update.text) if sys.stdout.isatty() else update.text)
         if entry is None:
             return
@@ -209,6 +272,19 @@ class Execution:
             self._writing_message = False
         elif isinstance(entry.content, _PROGRESS_EVENTS) and self._progress:
             self._print_status(*entry_lines(entry, self._titles))
+
+    def _print_json(self, value: object) -> None:
+        self._print(printable_json(value) + "\n")
+
+    def _separate_message(self, update: TurnUpdate) -> None:
+        """Print an empty line between two messages, as between paragraphs."""
+        content = update.delta if update.entry is None else update.entry.content
+        message_id = content.message_id if isinstance(content, ev.Delta | ev.AgentMessage) else None
+        if self._printed_message not in (None, message_id):
+            self._release_held_text()
+            self._finish_line()
+            self._print("\n")
+        self._printed_message = message_id
 
     def _print_message(self, text: str) -> None:
         """Print text of the answer.
@@ -289,12 +365,13 @@ class Execution:
 
     async def _finish(self, result: TurnResult) -> None:
         self._release_held_text()
-        if self._json:
-            await self._print_result(result)
+        if self._droid_lines is not None:
+            await self._print_result(self._droid_lines, result)
         self._finish_line()
         if result.reason not in (TurnEndReason.END_TURN, TurnEndReason.CANCELLED):
             error = clean_line(result.error or "no reason given")
             self._print_status(StyledText(f"farsteer: the turn ended as {result.reason.value}: {error}"))
+            await self._print_login_hint(result.session_id)
         if self._external_hub and not self._arguments.session:
             # The session stays at the hub, but its agent process was only started for this turn.
             try:
@@ -305,18 +382,27 @@ class Execution:
         if self._progress:
             self._print_status(StyledText(f"session {result.session_id}", Style.DIM))
 
-    async def _print_result(self, result: TurnResult) -> None:
-        session = await self._hub.session(result.session_id)
-        line = ResultLine(
-            session_id=result.session_id,
-            turn_id=result.turn_id,
-            reason=result.reason,
-            text=result.text,
-            error=result.error,
-            denied=self._denied,
-            usage=session.usage,
-        )
-        self._print(printable_json(line) + "\n")
+    async def _print_login_hint(self, session_id: str) -> None:
+        """If the agent is not logged in, say how to: that is the likely reason of a failure."""
+        with suppress(FarsteerError):
+            session = await self._hub.session(session_id)
+            for machine in await self._hub.machines():
+                for agent in machine.agents:
+                    if machine.id == session.machine_id and agent.name == session.agent and agent.login:
+                        text = f"farsteer: {agent.title} is not logged in: {agent.login}"
+                        self._print_status(StyledText(clean_line(text)))
+
+    async def _print_result(self, lines: DroidLines, result: TurnResult) -> None:
+        usage = (await self._hub.session(result.session_id)).usage
+        duration = int((time.monotonic() - self._started) * 1000)
+        error = None if result.reason is TurnEndReason.END_TURN else result.error or result.reason.value
+        if self._format == "json":
+            failed = self._exit_code(result) != SUCCESS
+            self._print_json(lines.result(error or result.text, duration, usage, failed=failed))
+        elif error is None:
+            self._print_json(lines.completed(result.text, duration, usage))
+        else:
+            self._print_json(lines.failed(error))
 
     def _exit_code(self, result: TurnResult) -> int:
         match result.reason:
@@ -326,3 +412,10 @@ class Execution:
                 return INTERRUPTED
             case _:
                 return FAILURE
+
+
+def _permission_mode(given: argparse.Namespace) -> PermissionMode | None:
+    """Return the mode of `--permission-mode` or `--auto`."""
+    if given.auto:
+        return permission_mode(autonomy_level=given.auto)
+    return PermissionMode(given.permission_mode) if given.permission_mode else None

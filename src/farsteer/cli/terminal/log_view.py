@@ -31,8 +31,8 @@ def entry_lines(entry: Entry, titles: dict[str, str]) -> list[StyledText]:
 
     Args:
         entry: An entry of the session's log.
-        titles: Titles of open tool calls and approvals by their ids. Pass the same dict for all entries of a log:
-            later entries name only the id.
+        titles: Titles of open tool calls and approvals by their ids, and the diffs that were shown of them. Pass the
+            same dict for all entries of a log: later entries name only the id.
     """
     content = entry.content
     match content:
@@ -48,17 +48,18 @@ def entry_lines(entry: Entry, titles: dict[str, str]) -> list[StyledText]:
         case ev.ToolCall():
             titles[content.tool_call_id] = content.title
             lines = [_line(f"● {one_line(content.title, _WIDTH)}", Style.TOOL)]
-            lines += _tool_content_lines(content.content)
+            lines += _tool_content_lines(_not_shown_yet(content.tool_call_id, content.content, titles))
             return lines + _failure_lines(content.status, content.title)
         case ev.ToolCallUpdate():
             title = content.title or titles.get(content.tool_call_id, "")
             if content.status is None or not content.status.final:
                 return []
             titles.pop(content.tool_call_id, None)
-            return _tool_content_lines(content.content) + _failure_lines(content.status, title)
+            parts = _not_shown_yet(content.tool_call_id, content.content, titles)
+            return _tool_content_lines(parts) + _failure_lines(content.status, title)
         case ev.Plan():
             return [
-                _line(f"  {_CHECKBOXES.get(step.status, '☐')} {one_line(step.content, _WIDTH)}")
+                _line(f"  {CHECKBOXES.get(step.status, '☐')} {one_line(step.content, _WIDTH)}")
                 for step in content.entries
             ]
         case ev.ApprovalRequested():
@@ -101,6 +102,13 @@ def _status_lines(content: ev.SessionEvent) -> list[StyledText]:
                     Style.DIM,
                 )
             ]
+        case ev.AgentSwitched():
+            values = ", ".join(clean_line(value) for value in (content.agent, content.model) if value)
+            anew = "; it does not remember what was said before" if content.anew else ""
+            return [_line(f"· now {values}{_by(content)}{anew}", Style.DIM)]
+        case ev.TerminalUpdate():
+            where = "is open in a terminal" if content.open else "was closed in its terminal"
+            return [_line(f"· the agent's own interface {where}", Style.DIM)]
         case ev.Compacted():
             return [_line("· the agent has summarised the beginning of its context", Style.DIM)]
         case ev.Rewound():
@@ -114,7 +122,7 @@ def _status_lines(content: ev.SessionEvent) -> list[StyledText]:
             return []
 
 
-_CHECKBOXES = {"completed": "☑", "in_progress": "▶"}
+CHECKBOXES = {"completed": "☑", "in_progress": "▶"}
 
 _OUTCOMES = {
     Outcome.APPROVED: "approved",
@@ -126,21 +134,25 @@ _OUTCOMES = {
 }
 
 
-def _by(content: ev.ApprovalResolved | ev.Rewound | ev.ModeUpdate) -> str:
-    name = None if isinstance(content, ev.ModeUpdate) else content.by
+def _by(content: ev.ApprovalResolved | ev.Rewound | ev.ModeUpdate | ev.AgentSwitched) -> str:
+    name = None if isinstance(content, ev.ModeUpdate | ev.AgentSwitched) else content.by
     who = describe(name, content.identity)
     return f" by {one_line(who, 80)}" if who else ""
 
 
 def _resolution_line(content: ev.ApprovalResolved, title: str) -> StyledText:
+    style = Style.GOOD if content.outcome.allows else Style.BAD
+    return _line(f"  {resolution_text(content, title)}", style)
+
+
+def resolution_text(content: ev.ApprovalResolved, title: str) -> str:
+    """Return in one line how an approval was answered, and by whom."""
     by = _by(content)
     chosen = "; ".join(", ".join(texts) for texts in (content.answers or {}).values())
     message = one_line(chosen or content.message or "", _WIDTH)
     outcome = "answered" if content.answers else _OUTCOMES[content.outcome]
     text = f"{outcome}{by}{f': {message}' if message else ''}"
-    if title:
-        text = f"{one_line(title, 60)}: {text}"
-    return _line(f"  {text}", Style.GOOD if content.outcome.allows else Style.BAD)
+    return f"{one_line(title, 60)}: {text}" if title else text
 
 
 def _turn_end_lines(content: ev.TurnEnd) -> list[StyledText]:
@@ -153,6 +165,21 @@ def _turn_end_lines(content: ev.TurnEnd) -> list[StyledText]:
 def _failure_lines(status: ToolStatus, title: str) -> list[StyledText]:
     """Return a line if a tool call failed. Success needs none: its output shows it."""
     return [_line(f"  ✗ {one_line(title, _WIDTH)} failed", Style.BAD)] if status is ToolStatus.FAILED else []
+
+
+def _not_shown_yet(
+    tool_call_id: str, blocks: Sequence[ev.ToolContent], titles: dict[str, str]
+) -> list[ev.ToolContent]:
+    """Return the content without diffs that were shown before: many agents send them twice."""
+    new: list[ev.ToolContent] = []
+    for block in blocks:
+        if isinstance(block, ev.DiffBlock):
+            key = f"{tool_call_id} {block.path}"
+            if titles.get(key) == block.new_text:
+                continue
+            titles[key] = block.new_text
+        new.append(block)
+    return new
 
 
 def _tool_content_lines(blocks: Sequence[ev.ToolContent]) -> list[StyledText]:

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TextIO
 
 from farsteer.core.text import clean_line
@@ -67,6 +68,12 @@ def facts_table(facts: Mapping[str, str], width: int) -> str:
             )
             lines.append(f"{name + ':':<{indent}}" + f"\n{' ' * indent}".join(wrapped))
     return "\n".join(lines)
+
+
+def short_path(path: str) -> str:
+    """Return a path cleaned, with `~` for the home directory of the person."""
+    home = str(Path.home())
+    return clean_line(f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path, 80)
 
 
 def ago(milliseconds: int, now: float | None = None) -> str:

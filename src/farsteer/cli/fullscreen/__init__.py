@@ -1,0 +1,1 @@
+"""`farsteer attach` on a whole terminal, made with Textual. Imported only when it runs."""
