@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 from bench import fanout, measure, report, startup
 from bench.acp.editors import measure_editors
+from bench.agents.overhead import measure_overhead
 from bench.droid.flood import measure_flood
 from bench.history import measure_history
 from bench.machine import Neighbours
@@ -23,7 +24,19 @@ from bench.scale import FULL, QUICK, Scale
 from bench.sessions import measure_sessions
 from bench.targets import targets
 
-PARTS = ("burst", "paced", "history", "startup", "memory", "version", "droid", "sessions", "acp", "messages")
+PARTS = (
+    "burst",
+    "paced",
+    "history",
+    "startup",
+    "memory",
+    "version",
+    "droid",
+    "sessions",
+    "agents",
+    "acp",
+    "messages",
+)
 VERSION_TIMES = 15
 
 
@@ -76,6 +89,12 @@ def run(size: Scale, parts: Sequence[str], without: Sequence[str]) -> Results:
         found.history = measure_history(size.history)
     if "sessions" in parts:
         found.sessions = measure_sessions(size.first_messages, size.opened, size.live)
+    if "agents" in parts:
+        try:
+            found.agents = measure_overhead(size, with_hapi=HAPI in makers)
+        except Unavailable as error:
+            say(f"skipping the real agents: {error}")
+            found.skipped["real agents"] = str(error)
     if "acp" in parts:
         found.editors = measure_editors(size.initializations, size.replayed, size.rounds, size.chunk_seconds)
     if "messages" in parts:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from bench.agents.overhead import Figures
 from bench.fanout import Series, Table
+from bench.history import Timing
 from bench.machine import describe
 from bench.messages import SESSIONS
 from bench.results import HAPI, OURS, STOCK, Results
@@ -27,6 +29,15 @@ _READING = """\
 - A burst is where coalescing pays: many events leave in one write per client. At 100 messages a second every event is
   a write of its own to each client for everybody, and the ratios are smaller.
 - Client, agent and server share the machine's cores, so delivered/s is a floor. Memory is resident memory."""
+
+_AGENTS = """\
+The real CLIs on the scripted model. In each round every way takes its turn, each in a home of its own. The start is
+the request that creates a session, or the start of the process. HAPI takes the prompt in a second request, and starts
+Claude Code only for it. `directly` is a client of a few lines with the flags that every driver needs; Farsteer's own
+flags, such as the hook that passes a session's source on, cost the CLI itself some time, which the last column shows.
+A confirmation is the CLI's own, and Farsteer's client hears of it after it is stored. A later message goes to an agent
+that has answered before. HAPI's text comes in whole blocks. Memory: what Farsteer's server
+grows by; what HAPI's processes for the session do not share with others, without its hub and runner."""
 
 
 def render(found: Results, size: Scale, command: str, others: float) -> str:
@@ -52,6 +63,7 @@ def _lines(found: Results, size: Scale, command: str, others: float) -> Iterator
     yield from _paced(found)
     yield from _rest(found)
     yield from _sessions(found)
+    yield from _agents(found)
     yield from _messages(found)
     yield from _editors(found)
     yield from _flood(found)
@@ -195,6 +207,47 @@ def _messages(found: Results) -> Iterator[str]:
     yield f"{messages.messages:,} messages of 8 bytes per round, over {SESSIONS} sessions in a turn that does not end,"
     yield f"one request at a time on each of {SESSIONS} connections. Median of the rounds."
     yield ""
+
+
+def _agents(found: Results) -> Iterator[str]:
+    for name, one in found.agents.items():
+        yield f"## {name} {one.version}"
+        yield ""
+        ways = {"Farsteer": one.ours, HAPI: one.hapi, "directly": one.direct}
+        ways["directly, with Farsteer's flags"] = one.same_flags
+        there = {way: figures for way, figures in ways.items() if figures is not None}
+        yield from _table(("", *there), [_agent_row(row, list(there.values())) for row in _AGENT_ROWS])
+        if one.hapi_failure:
+            yield f"**HAPI: not run**: {one.hapi_failure}"
+            yield ""
+    if found.agents:
+        yield _AGENTS
+        yield ""
+
+
+def _agent_row(row: tuple[str, Callable[[Figures], str | None]], there: Sequence[Figures]) -> list[str]:
+    label, cell = row
+    return [label, *(cell(figures) or "-" for figures in there)]
+
+
+def _ms(value: float | None, form: str = "{:.1f} ms") -> str | None:
+    return None if value is None else form.format(value)
+
+
+def _word(figures: Figures, share: Callable[[Timing], float]) -> str | None:
+    if figures.words is None:
+        return None if figures.pieces is None else "not streamed"
+    return f"{share(figures.words):.2f} ms"
+
+
+_AGENT_ROWS: tuple[tuple[str, Callable[[Figures], str | None]], ...] = (
+    ("start with a prompt, to the first text", lambda one: _ms(one.first_text, "{:.0f} ms")),
+    ("first message to a waiting agent, to its confirmation", lambda one: _ms(one.first_message)),
+    ("later message, to the first text", lambda one: _ms(one.warm_text)),
+    ("age of a streamed word, p50", lambda one: _word(one, lambda words: words.p50)),
+    ("age of a streamed word, p99", lambda one: _word(one, lambda words: words.p99)),
+    ("a session besides its agent", lambda one: _ms(one.session_mb, "{:.2f} MB")),
+)
 
 
 def _flood(found: Results) -> Iterator[str]:

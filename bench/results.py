@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bench.acp.editors import Editors
+from bench.agents.overhead import Overhead
 from bench.droid.flood import Flood
 from bench.fanout import Table
 from bench.history import History
@@ -32,6 +33,8 @@ class Results:
     history: History | None = None
     flood: Flood | None = None
     sessions: Sessions | None = None
+    agents: dict[str, Overhead] = field(default_factory=dict)
+    """By the name of the agent."""
     editors: Editors | None = None
     messages: Throughput | None = None
 

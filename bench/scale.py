@@ -20,6 +20,10 @@ class Scale:
     sessions: int
     first_messages: int
     """How often a first message is sent."""
+    words: int
+    """Words that a real agent streams."""
+    agent_sessions: int
+    """Sessions of a real agent that live at the same time. Each has a process of some 200 MB."""
     opened: int
     """Messages of the session that is opened."""
     live: int
@@ -51,6 +55,8 @@ FULL = Scale(
     starts=7,
     sessions=50,
     first_messages=11,
+    words=500,
+    agent_sessions=20,
     opened=100_000,
     live=200,
     initializations=15,
@@ -67,6 +73,8 @@ QUICK = Scale(
     starts=3,
     sessions=20,
     first_messages=3,
+    words=200,
+    agent_sessions=5,
     opened=20_000,
     live=30,
     initializations=5,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.acp.editors import Editors
+from bench.agents.overhead import Overhead
 from bench.messages import SESSIONS, Throughput
 from bench.results import HAPI, OURS, STOCK, Results
 from bench.sessions import Sessions
@@ -54,6 +55,8 @@ def targets(found: Results) -> Iterator[Target]:
         )
     if found.sessions is not None:
         yield from _sessions(found.sessions)
+    for name, overhead in found.agents.items():
+        yield from _agent(name, overhead)
     if found.messages is not None:
         yield from _messages(found.messages)
     if found.editors is not None:
@@ -86,6 +89,23 @@ def _sessions(found: Sessions) -> Iterator[Target]:
     yield _bound(claim, found.opened.p99, OPEN_MS, "{:.2f} ms")
     claim = f"the hub's memory after opening {found.long:,} messages: at most a tenth over that after 1,000"
     yield _bound(claim, found.memory_long, found.memory_short * 1.1, "{:.0f} MB")
+
+
+def _agent(name: str, found: Overhead) -> Iterator[Target]:
+    ours, direct = found.ours, found.direct
+    claim = f"{name}: Farsteer adds under 100 ms to the time from the start to the first text"
+    yield _bound(claim, max(ours.first_text - direct.first_text, 0.1), COLD_MS, "{:.1f} ms")
+    if ours.first_message is not None and direct.first_message is not None:
+        claim = (
+            f"{name}: a waiting process has its first message in under 20 ms (its confirmation, over direct)"
+        )
+        yield _bound(claim, max(ours.first_message - direct.first_message, 0.1), WARM_MS, "{:.1f} ms")
+    if ours.words is not None and direct.words is not None:
+        claim = f"{name}: Farsteer adds under 2 ms to a streamed word (p99)"
+        yield _bound(claim, max(ours.words.p99 - direct.words.p99, 0.01), CHUNK_MS, "{:.2f} ms")
+    if ours.session_mb is not None:
+        claim = f"{name}: a session costs under 1 MB besides its agent"
+        yield _bound(claim, max(ours.session_mb, 0.001), SESSION_MB, "{:.2f} MB")
 
 
 def _messages(found: Throughput) -> Iterator[Target]:

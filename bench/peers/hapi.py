@@ -97,7 +97,7 @@ class Hapi(Peer):
 
     def session(self) -> Session:
         if not self._jwt:
-            self._jwt = self._post("/api/auth", {"accessToken": TOKEN})["token"]
+            self._jwt = self.sign_in()
             metadata = {"host": "bench", "platform": "linux", "happyCliVersion": hapi_install.VERSION}
             self._post("/cli/machines", {"id": self._machine, "metadata": metadata})
         metadata = {"path": str(self.home), "host": "bench", "flavor": "codex", "machineId": self._machine}
@@ -105,13 +105,27 @@ class Hapi(Peer):
         created = self._post("/cli/sessions", asked)
         return HapiSession(self.port, created["session"]["id"], self._jwt)
 
-    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    def sign_in(self) -> str:
+        """Return a token for requests under /api."""
+        return self._post("/api/auth", {"accessToken": TOKEN})["token"]
+
+    def request(
+        self, method: str, path: str, body: dict[str, Any] | None, token: str
+    ) -> tuple[int, dict[str, Any]]:
+        """Return the status and the body of the answer."""
         connection = http.client.HTTPConnection(wire.HOST, self.port, timeout=30)
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
-        connection.request("POST", path, json.dumps(body), headers)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         answer = response.read()
         connection.close()
-        if response.status != 200:
-            raise RuntimeError(f"HAPI answered {path} with {response.status}: {answer[:300]!r}")
-        return json.loads(answer)
+        try:
+            return response.status, json.loads(answer)
+        except ValueError:
+            return response.status, {"error": answer[:300].decode(errors="replace")}
+
+    def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        status, answer = self.request("POST", path, body, TOKEN)
+        if status != 200:
+            raise RuntimeError(f"HAPI answered {path} with {status}: {str(answer)[:300]}")
+        return answer

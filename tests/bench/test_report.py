@@ -1,6 +1,8 @@
 """The report says whether each target is met."""
 
+from bench.agents.overhead import Figures, Overhead
 from bench.fanout import Run, Series
+from bench.history import Timing
 from bench.report import render
 from bench.results import HAPI, OURS, Results
 from bench.scale import QUICK
@@ -46,3 +48,34 @@ def test_lost_deliveries_are_told() -> None:
     found = Results(burst={(OURS, 1): Series([Run(10, 1, 1.0, 0.0, 1.0, 0.0, 0.0, missing=3, wrong=0)])})
     text = render(found, QUICK, "make bench", 0.01)
     assert "**3 deliveries were missing" in text
+
+
+DIRECT = Figures(first_text=500.0, first_message=3.0, warm_text=40.0, words=Timing(0.5, 2.0), pieces=1.0)
+
+
+def agent_page(ours: Figures, hapi: Figures | None, failure: str = "") -> str:
+    one = Overhead("2.1.326", ours, DIRECT, DIRECT, hapi, failure)
+    return render(Results(agents={"claude": one}), QUICK, "make bench", 0.01)
+
+
+def test_a_real_agent_is_shown_beside_hapi_and_the_cli() -> None:
+    ours = Figures(580.0, 13.0, 50.0, Timing(0.9, 3.0), 1.0, session_mb=0.1)
+    hapi = Figures(first_text=3200.0, warm_text=60.0, pieces=0.02, session_mb=60.0)
+    text = agent_page(ours, hapi)
+    assert "| start with a prompt, to the first text | 580 ms | 3200 ms | 500 ms | 500 ms |" in text
+    assert "| age of a streamed word, p99 | 3.00 ms | not streamed | 2.00 ms | 2.00 ms |" in text
+    assert "| a session besides its agent | 0.10 MB | 60.00 MB | - | - |" in text
+    assert "to the first text | 80.0 ms | < 100.0 ms | 1.2x | met |" in text
+    assert "over direct) | 10.0 ms | < 20.0 ms | 2.0x | met |" in text
+    assert "a streamed word (p99) | 1.00 ms | < 2.00 ms | 2.0x | met |" in text
+
+
+def test_a_target_that_a_real_agent_misses_is_told() -> None:
+    text = agent_page(Figures(601.0), None)
+    assert "to the first text | 101.0 ms | < 100.0 ms | 1.0x | **NOT met** |" in text
+
+
+def test_why_hapi_did_not_run_is_told() -> None:
+    text = agent_page(Figures(580.0), None, "HAPI takes no message")
+    assert "**HAPI: not run**: HAPI takes no message" in text
+    assert "| Farsteer | directly |" in text

@@ -1,0 +1,1 @@
+"""Real agent CLIs: what Farsteer adds to driving them directly."""
