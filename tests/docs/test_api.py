@@ -10,12 +10,12 @@ import pytest
 
 from farsteer.core.api import Approve, AuthRequest, CreateSession, Deny, SendMessage
 from farsteer.core.errors import ErrorCode
+from farsteer.core.live_events import EVENT_TYPES
 from farsteer.core.modes import PermissionMode, ReasoningEffort
-from farsteer.faces.events.options import EVENT_TYPES
 from farsteer.faces.rest.app import TABLE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
-NOT_IN_THE_TABLE = {"GET /api/events", "GET /openapi.json", "GET /docs"}
+NOT_IN_THE_TABLE = {"GET /api/events", "GET /openapi.json", "GET /asyncapi.json", "GET /docs"}
 """Requests that are served beside the endpoint table."""
 
 

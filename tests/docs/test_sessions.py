@@ -46,6 +46,28 @@ async def test_the_python_example_goes_back_branches_off_and_keeps(stack: Stack)
     assert "remember the dolphin" in (desk / "talk.md").read_text()
 
 
+async def test_the_commands_converse(stack: Stack) -> None:
+    import asyncio
+
+    (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    desk = Path(stack.directory())
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["/bin/sh", "-eu"],
+        input=example,
+        cwd=desk,
+        env={"PATH": path, "HOME": str(desk), "FARSTEER_HUB": stack.url, "CLI_API_TOKEN": OWNER},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second, *log = done.stdout.splitlines()
+    assert (first, second) == ("hello", "goodbye")
+    assert {"> say hello", "hello", "> say goodbye", "goodbye"} <= {*log}
+
+
 def test_what_the_page_links_to_is_there() -> None:
     for target in re.findall(r"\]\(([\w./-]+)\)", PAGE):
         assert (ROOT / "docs" / target).exists(), target
