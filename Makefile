@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 JS := tests/js
 
 # An activated environment or a user's own Python settings must not leak into ours.
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME CONDA_PREFIX
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 export PIP_NO_INPUT := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export UV_PYTHON_DOWNLOADS := never
@@ -24,7 +24,7 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test all-tests test-faults kills test-agents fuzz audit bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test all-tests test-faults kills test-agents agents-table fuzz audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -61,8 +61,9 @@ all-tests: setup
 	@$(PYTEST) -m "not faults and not vendor" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
-test-faults: setup ## the state machine's long run, 200 random kills, damaged homes, restored backups, other versions, a short fuzz
-	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/promises tests/skew tests/faces/acp/test_soak.py </dev/null
+test-faults: setup ## the state machine's long run, 200 random kills, damaged homes, restored backups, other versions (of Droid too), a short fuzz
+	@$(PYTEST) -m faults $(if $(SEED),--endurance-seed $(SEED)) tests/endurance tests/faults tests/fuzz tests/promises tests/skew tests/faces/acp/test_soak.py \
+		tests/agents/droid/test_conformance.py tests/faces/droid/test_with_our_adapter.py </dev/null
 
 # The long run before a release; KIND=older-hub, older-runner, update or kills for such parts only. Prints a summary;
 # the files of a part that broke a promise are kept.
@@ -79,6 +80,10 @@ fuzz: setup ## mutated input for every face of real processes, beside a client t
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null
 	@$(PYTEST) -m vendor tests/vendor </dev/null
+
+agents-table: setup ## run the real CLIs and write what they did into docs/agents.md
+	@$(BIN)/python -m tests.vendor.install </dev/null
+	@UPDATE_TABLES=1 $(PYTEST) tests/docs/test_agents_table.py tests/vendor/*/test_table.py </dev/null
 
 bench: setup ## measure our figures and the peers', side by side
 	@$(BIN)/python -m bench </dev/null

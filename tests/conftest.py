@@ -54,12 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def _may_start_processes(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("slow", "faults", "vendor"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Hold the mark true: `make check` runs the unmarked tests and must stay fast."""
     global _unmarked_test
-    marked = any(item.get_closest_marker(name) for name in ("slow", "faults", "vendor"))
-    _unmarked_test = None if marked else item.nodeid
+    _unmarked_test = None if _may_start_processes(item) else item.nodeid
     try:
         return (yield)
     finally:
@@ -88,7 +91,10 @@ def _session_leaves_no_process(_workspace: Path) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _test_leaves_no_process(_workspace: Path) -> Iterator[None]:
+def _test_leaves_no_process(request: pytest.FixtureRequest, _workspace: Path) -> Iterator[None]:
+    if not _may_start_processes(request.node):
+        yield
+        return
     before = processes.started_here(_workspace)
     yield
     leftovers = processes.left_behind(_workspace, before)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import farsteer
+
 SRC = Path(__file__).parents[1] / "src"
 MODULES = sorted((SRC / "farsteer").rglob("*.py"))
 
@@ -21,19 +23,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "jsonrpc": {"core"},
     "link": {"core"},
     "storage": {"core"},
-    "agents": {"jsonrpc", "core"},
+    "agents": {"jsonrpc", "storage", "core"},
     "client": {"core"},
     "hub": {"link", "storage", "core"},
     "runner": {"link", "agents", "storage", "core"},
     "server": {"core"},
     "faces": {"server", "hub", "link", "client", "jsonrpc", "core"},
     "cli": PACKAGES,
-    # The modules directly in farsteer/: lazy attributes, and `python -m farsteer`.
+    # The modules directly in farsteer/: lazy attributes, the public names of the SDK, and `python -m farsteer`.
     "__init__": {"client"},
+    "errors": {"core"},
+    "events": {"core"},
     "__main__": {"cli"},
 }
 # What `farsteer.NAME` stands for where NAME is no package.
-ATTRIBUTES = {"__version__": None, "Client": "client", "AsyncClient": "client"}
+ATTRIBUTES = {name: None if name == "__version__" else "client" for name in farsteer.__all__}
 
 # fmt: off
 IO_MODULES = {
@@ -42,7 +46,7 @@ IO_MODULES = {
     "subprocess", "tempfile", "threading", "urllib",
 }
 # fmt: on
-CORE_LIBRARIES = {"msgspec"}
+CORE_LIBRARIES = {"msgspec", "tree_sitter", "tree_sitter_bash"}
 IO_CALLS = {"open", "input", "print"}
 
 HUB_ONLY = ["joserfc", "socketio", "starlette", "uvicorn"]

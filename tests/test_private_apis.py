@@ -19,6 +19,7 @@ from engineio import packet as engineio_packet
 from engineio.async_drivers import asgi
 from engineio.async_socket import AsyncSocket
 from socketio import packet as socketio_packet
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
@@ -156,9 +157,10 @@ async def test_the_protocols_of_uvicorn_have_the_expected_attributes() -> None:
     assert server.server_state.tasks == set()
     http = HttpToolsProtocol(config, ServerState(), {})
     assert {"cycle", "flow", "headers", "loop", "parser", "scope", "transport"} <= vars(http).keys()
-    assert {"disconnected", "message_event", "response_complete", "response_started"} <= {
-        *RequestResponseCycle.__init__.__code__.co_names
-    }
+    cycle = {*RequestResponseCycle.__init__.__code__.co_names}
+    assert {"disconnected", "message_event", "response_complete", "response_started"} <= cycle
+    assert {"default_headers", "keep_alive", "on_response", "scope"} <= cycle
+    assert {"drain", "write_paused"} <= {*dir(FlowControl), *FlowControl.__init__.__code__.co_names}
     server_end = WebSocketsSansIOProtocol(config, ServerState(), {})
     assert {"close_sent", "conn", "disconnected", "loop", "transport"} <= vars(server_end).keys()
     assert {"curr_msg_data_type", "frames", "handshake_initiated", "queue", "read_paused"} <= vars(
@@ -177,7 +179,8 @@ async def test_the_objects_of_socketio_and_engineio_have_the_expected_attributes
     assert {"closed", "connected", "queue", "sid", "upgraded", "upgrading"} <= vars(client).keys()
     assert isinstance(client.queue, asyncio.Queue)
     types = (socketio_packet.CONNECT, socketio_packet.DISCONNECT, socketio_packet.EVENT, socketio_packet.ACK)
-    assert (*types, socketio_packet.CONNECT_ERROR, engineio_packet.MESSAGE) == (0, 1, 2, 3, 4, 4)
+    assert (*types, socketio_packet.CONNECT_ERROR) == (0, 1, 2, 3, 4)
+    assert (engineio_packet.CLOSE, engineio_packet.MESSAGE) == (1, 4)
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str, str]]:

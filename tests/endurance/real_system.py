@@ -14,6 +14,7 @@ from unittest import mock
 
 import psutil
 
+from farsteer.agents.registry import AgentRegistry
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.approvals import Answer, Outcome
@@ -44,6 +45,9 @@ class RealSystem(SimulatedSystem):
             mock.patch("farsteer.hub.store.sqlite.store.Writer", KillableWriter),
             mock.patch("farsteer.hub.store.sqlite.store.Readers", KillableReaders),
         ]
+
+    def registry(self) -> AgentRegistry:
+        return AgentRegistry(self.root / "runner")
 
     def agents(self) -> list[int]:
         return [child.pid for child in psutil.Process().children() if _is_agent(child)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 from unittest import mock
 
-from farsteer.agents import registry
+from farsteer.agents.registry import AgentRegistry
 from farsteer.core import commands
 from farsteer.core import events as ev
 from farsteer.core.api import (
@@ -38,6 +38,7 @@ from tests.endurance.log_checker import LogChecker
 from tests.endurance.storage import InlineReaders, InlineWriter
 from tests.endurance.tracked_session import TrackedSession
 from tests.endurance.virtual_time import KillableTasks, VirtualLoop, create_task
+from tests.support.agents import OnlyAgent
 
 OWNER = "the-owners-token-of-these-tests"
 CALLER = Caller(namespace="default", token_id="owner", scopes=ALL_SCOPES, expires_at=2**62)
@@ -58,7 +59,6 @@ class SimulatedSystem:
         self.loop = self.new_loop()
         self.loop.set_task_factory(create_task)  # pyright: ignore[reportArgumentType]
         self.memory = AgentMemory()
-        self.adapter = RandomAdapter(self.memory)
         self.memory.directory = str(self.project)
         self.session = ""
         """The session that a client steers."""
@@ -90,10 +90,11 @@ class SimulatedSystem:
             mock.patch("farsteer.runner.journal.Writer", InlineWriter),
             mock.patch("farsteer.hub.store.sqlite.store.Writer", InlineWriter),
             mock.patch("farsteer.hub.store.sqlite.store.Readers", InlineReaders),
-            mock.patch.object(registry, "adapter", return_value=self.adapter),
-            mock.patch.object(registry, "names", return_value=(RandomAdapter.name,)),
             mock.patch("random.uniform", lambda low, high: high),
         ]
+
+    def registry(self) -> AgentRegistry:
+        return OnlyAgent(RandomAdapter(self.memory))
 
     def processes(self) -> int:
         """Return the number of running agents of sessions that the hub has."""
@@ -185,7 +186,7 @@ class SimulatedSystem:
     async def start_runner(self) -> None:
         if self.runner is None:
             self._runner_tasks = KillableTasks(self.loop)
-            opening = Runner.open(self.root / "runner", limits=LIMITS)
+            opening = Runner.open(self.root / "runner", limits=LIMITS, agents=self.registry())
             self.runner = runner = await self._runner_tasks.spawn(opening)
             _PublicationChecker(runner)
             self._runner_tasks.spawn(runner.run(self._connect))

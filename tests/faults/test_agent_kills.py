@@ -30,8 +30,8 @@ KILLS = int(os.environ.get("AGENT_KILLS", "40"))
 
 
 @pytest.fixture
-async def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    async with World.connected(home, monkeypatch) as world:
+async def world(home: Path) -> AsyncIterator[World]:
+    async with World.connected(home) as world:
         yield world
 
 

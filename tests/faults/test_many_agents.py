@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from farsteer.client import AsyncClient
-from farsteer.client.turn import Turn
+from farsteer.client.turn import AsyncTurn
 from tests.support.eventually import eventually
 from tests.support.stalls import TOKEN, WatchedHub, watched_hub
 
@@ -41,7 +41,7 @@ def agents_of(hub: WatchedHub) -> list[psutil.Process]:
 async def ask(client: AsyncClient, session: str) -> float:
     """Send a short message and return the seconds until its turn has ended."""
     started = time.perf_counter()
-    result = await Turn(client, session, "yes?").finish()
+    result = await AsyncTurn(client, session, "yes?").finish()
     assert result.check().text == "yes"
     return time.perf_counter() - started
 

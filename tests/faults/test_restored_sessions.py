@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.client import AsyncClient
-from farsteer.client.turn import Turn
+from farsteer.client.turn import AsyncTurn
 from farsteer.core.api import SessionView
 from farsteer.core.events import SessionStatus
 from tests.support.eventually import eventually
@@ -87,6 +87,6 @@ async def until_all(client: AsyncClient, holds: Callable[[SessionView], bool]) -
 async def answers(client: AsyncClient, session: str) -> float:
     """Send a short message and return the seconds until its turn has ended."""
     began = time.monotonic()
-    result = await Turn(client, session, "yes?").finish()
+    result = await AsyncTurn(client, session, "yes?").finish()
     assert result.check().text == "yes"
     return time.monotonic() - began

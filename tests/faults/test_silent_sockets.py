@@ -20,8 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from farsteer.server.limits import PEER_TIMEOUT_SECONDS, ServerLimits
 from farsteer.server.peer_watch import PeerWatch
+from farsteer.server.scopes import get_connection
 from farsteer.server.server import listen
-from farsteer.server.uvicorn_protocols import WebSocketConnection, get_connection
+from farsteer.server.uvicorn_protocols import WebSocketConnection
 from tests.faces.events.raw_client import raw_client
 from tests.server.serving import EchoApp, RawClient, connected, frame, handshake, serving
 from tests.support.stack import OWNER, Stack, farsteer

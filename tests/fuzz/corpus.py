@@ -77,6 +77,7 @@ def rest_requests(target: Target, session: str, other: str) -> list[Request]:
         ("GET", "/metrics", None),
         ("GET", "/health", None),
         ("GET", "/openapi.json", None),
+        ("GET", "/asyncapi.json", None),
     ]
 
 

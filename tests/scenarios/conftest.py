@@ -10,9 +10,9 @@ from tests.scenarios.world import World
 
 
 @pytest.fixture
-async def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(home: Path) -> AsyncIterator[World]:
     """A connected hub and runner. Change `limits`, then call `restart`, for other limits."""
-    async with World.connected(home, monkeypatch) as world:
+    async with World.connected(home) as world:
         yield world
 
 

@@ -18,7 +18,7 @@ from farsteer.core.queue import ItemState, QueueItem
 from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.journal import Journal
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.context import ActorContext, SessionAgent
 from farsteer.runner.session.log import SessionLog
 from tests.runner.scripted import Recorder
 from tests.scenarios.agents import RecordedDemo
@@ -131,7 +131,7 @@ async def test_07_non_uuid_hub_id(home: Path, project: Path, *, stored: bool) ->
         state = SessionState(id=name, agent="demo", directory=str(project), native_id=native, registered=True)
     spec = SessionSpec(id=name, machine_id="m", directory=str(project))
     await journal.create_session(spec, state)
-    context = ActorContext(demo, str(project), LIMITS)
+    context = ActorContext(SessionAgent(demo, str(project)), LIMITS)
     actor = SessionActor(spec, SessionLog(state, journal, out), context)
     actor.run_in_background()
     for text in ("say one", "say two"):

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
-from farsteer.agents import registry
-from farsteer.agents.base import Adapter
 from farsteer.cli.daemon.in_process import MemoryLink
 from farsteer.cli.daemon.process import cancel_tasks
 from farsteer.core.api import CreateSession, SessionCreated
@@ -28,13 +25,13 @@ from farsteer.runner.session.context import TimeLimits
 from tests.hub.scripted import caller
 from tests.scenarios.agents import RecordedDemo, RecordedDroid, Recording
 from tests.scenarios.chat import Chat
+from tests.support.agents import ReplacedAgents
 from tests.support.droid_simulator import install
 from tests.support.eventually import eventually
 
 LIMITS = TimeLimits(startup=10.0, interrupt=1.0, interrupt_end=1.0, stop_grace=0.5, prewarm_delay=0.05)
 """Short enough for tests; those that no test should meet are long."""
 CLOSE_SECONDS = 30.0
-_ordinary = registry.adapter
 
 
 class _Message(msgspec.Struct):
@@ -65,10 +62,9 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, home: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Self]:
+    async def connected(cls, home: Path) -> AsyncGenerator[Self]:
         """A connected hub and runner."""
         world = cls(home)
-        monkeypatch.setattr(registry, "adapter", world.adapter)
         await world.start_hub()
         await world.start_runner()
         yield world
@@ -79,10 +75,6 @@ class World:
         self.limits = self.runner.limits = replace(self.limits, **limits)
 
     # -- agents
-
-    def adapter(self, name: str) -> Adapter:
-        """Replaces the registry of agents."""
-        return self.agents.get(name) or _ordinary(name)
 
     def droid(self, profile: str = "0.215", *options: str) -> RecordedDroid:
         """Add the simulated Droid of this version as an agent."""
@@ -97,7 +89,9 @@ class World:
         self.hub.feed.listen(self._hear)
 
     async def start_runner(self) -> None:
-        self.runner = await Runner.open(self.home, limits=self.limits)
+        self.runner = await Runner.open(
+            self.home, limits=self.limits, agents=ReplacedAgents(self.home, self.agents)
+        )
         link = self._link = MemoryLink(self.hub)
         self._running = asyncio.create_task(self.runner.run(link.connect))
         await eventually(self.runner.connected.is_set)

@@ -104,6 +104,8 @@ def _commands() -> Iterator[commands.Command]:
     )
     yield commands.Delete()
     yield commands.ListConversations(agent="demo", directory="/work", limit=3)
+    if hasattr(commands, "SwitchAgent"):
+        yield commands.SwitchAgent(agent="demo", model="one")
     if hasattr(commands, "Settle"):
         yield commands.Settle(item_id="item", state=ItemState.CANCELLED, checked=2, reason="by the sender")
         yield commands.DescribeSessions(session_ids=[SESSION])
