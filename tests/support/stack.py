@@ -102,7 +102,13 @@ class Stack:
         await self.runner.enter_async_context(connected_runner(self.hub, self.home))
 
     async def stop_runner(self) -> None:
+        """Stop the runner, and wait until the hub has noticed."""
         await self.runner.aclose()
+
+        async def is_noticed() -> bool:
+            return not any(machine.active for machine in await self.hub.store.list_machines("default"))
+
+        await eventually(is_noticed)
 
     def directory(self, name: str = "project") -> str:
         path = self.home.parent / name

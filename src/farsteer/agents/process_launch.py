@@ -12,7 +12,7 @@ from farsteer.agents.base import Exited, Launch, LaunchPlan, Sink
 from farsteer.agents.process import AgentProcess, ProcessExit
 from farsteer.agents.process.background import BackgroundWork
 from farsteer.agents.turns import TurnOutput
-from farsteer.core.errors import AgentError, ErrorCode, FarsteerError, NotCapable
+from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
 from farsteer.core.events import TurnEndReason
 from farsteer.core.lines import Line, Oversized
 
@@ -30,6 +30,8 @@ class ProcessLaunch(Launch):
     """The agent's name, as persons know it."""
     start_errors: ClassVar[tuple[ErrorCode, ...]] = ()
     """Codes that a failed start keeps; all others become `agent_start_failed`."""
+    refusals: ClassVar[tuple[ErrorCode, ...]] = (ErrorCode.NOT_CAPABLE,)
+    """Codes of what the plan asks for and the agent does not have: the start is refused, it has not failed."""
 
     def __init__(self, plan: LaunchPlan, sink: Sink) -> None:
         self._plan = plan
@@ -48,9 +50,9 @@ class ProcessLaunch(Launch):
     async def _open(self) -> None:
         """Open the plan's conversation. The process runs."""
 
-    @abstractmethod
     def _handle_line(self, line: bytes) -> None:
-        """Take a line of the agent."""
+        """Take a line of the agent. A subclass that takes them in batches has its own `_handle_lines`."""
+        raise NotImplementedError
 
     @abstractmethod
     def _handle_end(self, reason: TurnEndReason, error: str | None, died: AgentError) -> None:
@@ -74,7 +76,7 @@ class ProcessLaunch(Launch):
 
         Raises:
             AgentError: The start failed; no process is left.
-            NotCapable: The agent cannot do what the plan asks for; no process is left.
+            FarsteerError: One of `refusals`: the agent does not have what the plan asks for; no process is left.
         """
         seconds = self._plan.startup_timeout
         self._process = AgentProcess.start(
@@ -90,11 +92,11 @@ class ProcessLaunch(Launch):
             self._ready = True
         except TimeoutError:
             raise await self._fail(AgentError(f"{self.agent} was not ready within {seconds:g} s")) from None
-        except NotCapable as error:
-            await self._fail(error)
-            raise
         except FarsteerError as error:
-            raise await self._fail(error) from None
+            failure = await self._fail(error)
+            if error.code in self.refusals:
+                raise
+            raise failure from None
         finally:
             if not self._ready:
                 self._process.kill("it did not start")

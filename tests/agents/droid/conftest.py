@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from farsteer.agents import process_launch
 from farsteer.agents.base import LaunchPlan
-from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
 from tests.agents.droid.fake_droid import NEW, FakeDroid, LaunchHarness, OutputRecorder, opened_session, plan
 
@@ -25,7 +25,7 @@ def droids(monkeypatch: pytest.MonkeyPatch) -> list[FakeDroid]:
             started.append(FakeDroid(on_lines, on_exit, environment))
             return started[-1]
 
-    monkeypatch.setattr(launch_module, "AgentProcess", Process)
+    monkeypatch.setattr(process_launch, "AgentProcess", Process)
     return started
 
 

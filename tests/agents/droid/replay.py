@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import msgspec
 
+from farsteer.agents import process_launch
 from farsteer.agents.base import LaunchPlan, Prompt
-from farsteer.agents.droid import launch as launch_module
 from farsteer.agents.droid.launch import DroidLaunch
 from farsteer.agents.droid.protocol import Settings
 from farsteer.agents.droid.settings import permission_mode_of
@@ -48,7 +48,7 @@ class Replay:
 
     async def play(self, transcript: Path) -> list[str]:
         process = type("Process", (), {"start": staticmethod(self._start_process)})
-        with patch.object(launch_module, "AgentProcess", process):
+        with patch.object(process_launch, "AgentProcess", process):
             for line in transcript.read_text().splitlines():
                 entry = json.loads(line)
                 if "in" in entry:

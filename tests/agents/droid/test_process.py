@@ -100,7 +100,7 @@ async def test_a_line_of_32_megabytes_is_skipped_and_one_below_is_read(tmp_path:
 async def test_a_droid_that_stops_reading_is_stopped_and_its_session_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("farsteer.agents.droid.launch._WRITE_TIMEOUT", 0.3)
+    monkeypatch.setattr("farsteer.agents.process_launch._WRITE_TIMEOUT", 0.3)
     harness = ProcessHarness(tmp_path)
     launch = await harness.start()
     await harness.send(launch, "deaf")

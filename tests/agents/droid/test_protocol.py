@@ -15,6 +15,7 @@ from farsteer.agents.droid.dispatcher import LineDispatcher
 from farsteer.agents.droid.rpc import RpcClient
 from farsteer.agents.droid.settings import SettingsTracker
 from farsteer.agents.droid.usage import UsageStore, UsageTracker
+from farsteer.agents.turns import TurnOutput
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import AgentMessage, Notice, Other, TitleUpdate
 from farsteer.core.lines import Oversized
@@ -207,6 +208,7 @@ def test_no_line_is_fatal(lines: list[bytes]) -> None:
 
     written: list[bytes] = []
     dispatcher = LineDispatcher(
+        TurnOutput(),
         RpcClient(write),
         SettingsTracker(PermissionMode.DEFAULT),
         UsageTracker(UsageStore("")),

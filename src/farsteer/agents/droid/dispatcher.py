@@ -24,9 +24,10 @@ class LineDispatcher:
     """Handles lines without waiting. The result is in `output`."""
 
     def __init__(
-        self, rpc: RpcClient, settings: SettingsTracker, usage: UsageTracker, write: Callable[[bytes], None]
-    ) -> None:
-        self.output = TurnOutput()
+        self, output: TurnOutput, rpc: RpcClient, settings: SettingsTracker, usage: UsageTracker,
+        write: Callable[[bytes], None],
+    ) -> None:  # fmt: skip
+        self.output = output
         self.completion = TurnCompletionDetector()
         self.translator = Translator(self.output, self.completion, settings, usage)
         self.approvals = PendingApprovals(

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from farsteer.agents.base import Exited, Launch, LaunchPlan, Prompt, Sink
+from farsteer.agents.base import LaunchPlan, Prompt, Sink
 from farsteer.agents.droid.cli import ENVIRONMENT
 from farsteer.agents.droid.dispatcher import LineDispatcher
 from farsteer.agents.droid.file_restore import FileRestorer
@@ -24,8 +24,7 @@ from farsteer.agents.droid.settings import SettingsTracker
 from farsteer.agents.droid.transcripts import delete_conversation
 from farsteer.agents.droid.turn_completion import TurnOutcome
 from farsteer.agents.droid.usage import UsageStore, UsageTracker
-from farsteer.agents.process import AgentProcess, ProcessExit
-from farsteer.agents.process.background import BackgroundWork
+from farsteer.agents.process_launch import ProcessLaunch
 from farsteer.core.approvals import Answer, Approval
 from farsteer.core.droid import ASK_USER, PROCEED_NEW_SESSION, REQUEST_PERMISSION, Method
 from farsteer.core.errors import AgentError, BadRequest, Conflict, ErrorCode, FarsteerError, NotCapable
@@ -40,35 +39,29 @@ _CONFIRM_TIMEOUT = 30.0
 """After this time it is unknown whether Droid has taken a message, and its process is killed."""
 _SETTINGS_TIMEOUT = 15.0
 _CLOSE_TIMEOUT = 5.0
-_WRITE_TIMEOUT = 10.0
-_START_ERRORS = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
-"""Codes that a failed start keeps; all others become `agent_start_failed`."""
-_REFUSALS = (ErrorCode.MODEL_UNKNOWN, ErrorCode.EFFORT_UNKNOWN, ErrorCode.NOT_CAPABLE)
-"""Droid cannot do what the caller asked for: the start is refused, it has not failed."""
 _IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF_TYPE = "application/pdf"
 
 
-class DroidLaunch(Launch):
+class DroidLaunch(ProcessLaunch):
+    agent = "Droid"
+    start_errors = (ErrorCode.CONVERSATION_MISSING, ErrorCode.ANCHOR_UNKNOWN, ErrorCode.CONFLICT)
+    refusals = (ErrorCode.MODEL_UNKNOWN, ErrorCode.EFFORT_UNKNOWN, ErrorCode.NOT_CAPABLE)
+
     def __init__(
         self, plan: LaunchPlan, sink: Sink, on_models: Callable[[tuple[str, ...]], None] | None = None, *,
         restores_files: bool = True,
     ) -> None:  # fmt: skip
-        self._plan = plan
+        super().__init__(plan, sink)
         self._on_models = on_models
         self._restores_files = restores_files
-        self._sink = sink
         self._settings = SettingsTracker(plan.permission_mode, plan.model, plan.effort)
         self._rpc = RpcClient(self._write)
+        self._starter = SessionStarter(self._rpc, self._settings, plan)
         usage = UsageTracker(UsageStore(plan.state_dir))
-        self._dispatcher = LineDispatcher(self._rpc, self._settings, usage, self._write_soon)
-        self._sink_lock = asyncio.Lock()
-        self._background = BackgroundWork("droid")
+        self._dispatcher = LineDispatcher(self._output, self._rpc, self._settings, usage, self._write_soon)
         self._timer: asyncio.TimerHandle | None = None
         self._conversation_lock: ConversationLock | None = None
-        self._has_process = self._ready = False
-        self._exit_error: AgentError | None = None
-        self._stopping = False
         self._close_answered = asyncio.Event()
         """Droid has exited or has rejected `close_session`."""
 
@@ -87,47 +80,24 @@ class DroidLaunch(Launch):
             AgentError: The start failed; no process is left.
         """
         launch = cls(plan, sink, on_models, restores_files=restores_files)
+        resumed = plan.decision.native_id if plan.decision.start is LaunchMode.RESUME else None
         try:
-            await launch._start(argv)
-        except BaseException:
+            await launch._lock_conversation(resumed, pid=None)
+            await launch._start(argv, {**plan.environment, **ENVIRONMENT})
+        except BaseException as error:
             launch._release()
+            created = launch._starter.created_id
+            if isinstance(error, FarsteerError) and error.code in cls.refusals and created is not None:
+                await asyncio.to_thread(delete_conversation, Path.home(), created)
             raise
         return launch
 
-    async def _start(self, argv: Sequence[str]) -> None:
-        plan = self._plan
-        if plan.decision.start is LaunchMode.RESUME and plan.decision.native_id is not None:
-            await self._lock_conversation(plan.decision.native_id)
-        self._process = AgentProcess.start(
-            argv, cwd=plan.directory, environment={**plan.environment, **ENVIRONMENT}, on_lines=self._handle_lines,
-            on_exit=self._handle_exit,
-        )  # fmt: skip
-        self._has_process = True
+    async def _open(self) -> None:
         if self._conversation_lock is not None:
             self._conversation_lock.record_process(self.pid)
-        starter = SessionStarter(self._rpc, self._settings, plan)
-        try:
-            async with asyncio.timeout(plan.startup_timeout):
-                session = await starter.start()
-                self._enter_session(session)
-                await self._lock_conversation(session.session_id)
-                await self._deliver()
-            if self._exit_error is not None:
-                raise self._exit_error
-            self._ready = True
-        except TimeoutError:
-            raise await self._start_error(f"Droid was not ready within {plan.startup_timeout:g} s") from None
-        except FarsteerError as error:
-            failure = await self._start_error(error.message, error.code, **error.details)
-            if error.code not in _REFUSALS:
-                raise failure from None
-            if starter.created_id is not None:
-                await asyncio.to_thread(delete_conversation, Path.home(), starter.created_id)
-            raise
-        finally:
-            if not self._ready:
-                self._process.kill("it did not start")
-                await self._process.wait_reaped()
+        session = await self._starter.start()
+        self._enter_session(session)
+        await self._lock_conversation(session.session_id, pid=self.pid)
 
     def _enter_session(self, session: OpenedSession) -> None:
         """Register the session: from now on it can be resumed, even if it has no message yet."""
@@ -137,7 +107,7 @@ class DroidLaunch(Launch):
             self._on_models(self._settings.models.names)
         dispatcher.translator.open_session(session.session_id, session.total_usage)
         for event in self._settings.confirm():
-            dispatcher.output.add_event(event)
+            self._output.add_event(event)
         for method, pending in (
             (REQUEST_PERMISSION, session.pending_permissions),
             (ASK_USER, session.pending_ask_user_requests),
@@ -147,22 +117,11 @@ class DroidLaunch(Launch):
                 request = Request(id=request_id, method=method, params=msgspec.Raw(encode(params)))
                 dispatcher.approvals.handle_request(request)
 
-    async def _start_error(self, message: str, code: ErrorCode | None = None, **details: Any) -> AgentError:
-        self._process.kill("it did not start")
-        await self._process.wait()
-        stderr = self._process.stderr or None
-        our_code = code if code in _START_ERRORS else ErrorCode.AGENT_START_FAILED
-        return AgentError(message, code=our_code, **{**details, "stderr": stderr})
-
     # -- the contract of a launch
 
     @property
     def native_id(self) -> str | None:
         return self._dispatcher.translator.session_id
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     async def send(self, prompt: Prompt) -> None:
         params = message_params(prompt)
@@ -216,11 +175,7 @@ class DroidLaunch(Launch):
             with suppress(TimeoutError, FarsteerError):
                 async with asyncio.timeout(min(grace, _CLOSE_TIMEOUT)):
                     await self._close_session()
-        await self._process.stop(grace)
-        # Bounded, because the sink may be waiting for this call.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(grace, 1.0)):
-                await self._process.wait()
+        await super().stop(grace)
 
     async def _close_session(self) -> None:
         await self._rpc.send(Method.CLOSE_SESSION, {"reason": "other"})
@@ -240,12 +195,12 @@ class DroidLaunch(Launch):
             self._settings.roll_back()
             raise ignored
         for event in self._settings.confirm():
-            self._dispatcher.output.add_event(event)
+            self._output.add_event(event)
         await self._deliver()
 
     @property
     def _is_turn_running(self) -> bool:
-        return self._dispatcher.output.turn_id is not None
+        return self._output.turn_id is not None
 
     # -- output
 
@@ -255,7 +210,7 @@ class DroidLaunch(Launch):
         if self._dispatcher.close_unsupported:
             self._close_answered.set()
         if before is not None and self.native_id != before:
-            await self._lock_conversation(self.native_id)
+            await self._lock_conversation(self.native_id, pid=self.pid)
         self._restart_timer()
         await self._deliver()
 
@@ -272,40 +227,16 @@ class DroidLaunch(Launch):
             self._dispatcher.end_turn(self._dispatcher.completion.result_after_timeout())
             self._background.spawn(self._deliver())
 
-    async def _deliver(self) -> None:
-        async with self._sink_lock:
-            outputs = self._dispatcher.output.drain()
-            if outputs:
-                await self._sink.put(outputs)
-
-    async def _handle_exit(self, ended: ProcessExit) -> None:
-        requested = self._stopping or ended.asked is not None
-        reason = TurnEndReason.CANCELLED if requested else TurnEndReason.CRASHED
-        self._dispatcher.handle_exit(TurnOutcome(reason, f"Droid's process ended: {ended.reason}"))
-        self._exit_error = AgentError(f"Droid ended: {ended.reason}", code=ErrorCode.AGENT_DIED)
-        self._rpc.close(self._exit_error)
+    def _handle_end(self, reason: TurnEndReason, error: str | None, died: AgentError) -> None:
+        self._dispatcher.handle_exit(TurnOutcome(reason, error))
+        self._rpc.close(died)
         self._close_answered.set()
         self._release()
-        await self._background.finish()
-        if not self._ready:
-            return
-        exit_reason = "stopped" if self._stopping else ended.reason
-        exited = Exited(exit_code=ended.code, reason=exit_reason, stderr=ended.stderr or None)
-        self._dispatcher.output.add(exited)
-        await self._deliver()
-
-    # -- input
-
-    async def _write(self, line: bytes) -> None:
-        await self._process.write(line, _WRITE_TIMEOUT)
-
-    def _write_soon(self, line: bytes) -> None:
-        self._background.spawn(self._write(line))
 
     # -- the lock
 
-    async def _lock_conversation(self, native_id: str | None) -> None:
-        """Lock the current conversation and release the previous one."""
+    async def _lock_conversation(self, native_id: str | None, *, pid: int | None) -> None:
+        """Lock the current conversation for the process, as soon as it runs, and release the previous one."""
         if not self._plan.state_dir or native_id is None:
             return
         previous = self._conversation_lock
@@ -313,8 +244,8 @@ class DroidLaunch(Launch):
             self._conversation_lock = await ConversationLock.acquire(self._plan.state_dir, native_id)
             if previous is not None:
                 previous.release()
-        if self._has_process and self._conversation_lock is not None:
-            self._conversation_lock.record_process(self.pid)
+        if pid is not None and self._conversation_lock is not None:
+            self._conversation_lock.record_process(pid)
 
     def _release(self) -> None:
         if self._timer is not None:
