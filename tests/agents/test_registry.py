@@ -110,8 +110,9 @@ async def test_an_adapter_that_fails_does_not_hide_the_others(registry: AgentReg
 def test_the_models_that_an_agent_lists_are_known_after_a_restart(tmp_path: Path) -> None:
     first = AgentRegistry(tmp_path)
     assert first.adapter("droid").models == ()
-    first.adapter("droid").set_models(("a", "b"))
+    first.adapter("droid").set_models(("a", "b"), {"b": ("low", "high")})
     assert first.models() == {"droid": ("a", "b")}
-    assert AgentRegistry(tmp_path).adapter("droid").models == ("a", "b")
+    again = AgentRegistry(tmp_path).adapter("droid")
+    assert (again.models, again.efforts) == (("a", "b"), {"b": ("low", "high")})
     (tmp_path / "models.json").write_text("[")
     assert AgentRegistry(tmp_path).adapter("droid").models == ()

@@ -62,7 +62,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from farsteer.core.approvals import Answer, Approval
-from farsteer.core.capabilities import AgentInfo, Capabilities
+from farsteer.core.capabilities import AgentInfo, Capabilities, unknown_effort, unknown_model
 from farsteer.core.errors import AgentError, ErrorCode, NotCapable
 from farsteer.core.events import Delta, FilesRestored, SessionEvent, TurnEndReason, UserMessage
 from farsteer.core.launch import LaunchDecision, LaunchMode
@@ -314,19 +314,42 @@ class Adapter(ABC):
     """Environment variables that the agent may see besides the basic ones, such as its API key. May contain `*`."""
     models: tuple[str, ...] = ()
     """The models that are known: those that the agent listed when it was last started."""
-    on_models: Callable[[tuple[str, ...]], None] | None = None
-    """Called when `models` has changed. Set by the registry, which keeps them."""
+    efforts: Mapping[str, tuple[str, ...]] = {}
+    """The reasoning efforts of those models for which the agent told them."""
+    on_models: Callable[[], None] | None = None
+    """Called when `models` or `efforts` have changed. Set by the registry, which keeps them."""
 
     @abstractmethod
     async def detect(self) -> AgentInfo:
         """Return whether the CLI is installed, its version, models and capabilities, or why it is not available."""
 
-    def set_models(self, models: tuple[str, ...]) -> None:
-        """Take the models that the agent lists."""
-        if models and models != self.models:
-            self.models = models
+    def set_models(
+        self, models: tuple[str, ...], efforts: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        """Take the models that the agent lists, and the reasoning efforts of each if it tells them."""
+        if models and (models, efforts or {}) != (self.models, self.efforts):
+            self.models, self.efforts = models, efforts or {}
             if self.on_models is not None:
-                self.on_models(models)
+                self.on_models()
+
+    def check_settings(self, model: str | None, effort: ReasoningEffort | None, current: str | None) -> None:
+        """Raise BadRequest for a model or effort that the agent is known not to have, without asking it.
+
+        Args:
+            model: The wanted model, None if it does not change.
+            effort: The wanted effort, None if it does not change.
+            current: The model in use.
+        """
+        can = self.capabilities
+        can.check_model(self.title, model, self.models)
+        if not can.closed_models:
+            return
+        if model is not None and self.models and model not in self.models:
+            raise unknown_model(self.title, model, self.models)
+        used = model or current or ""
+        efforts = self.efforts.get(used)
+        if effort is not None and efforts is not None and effort not in efforts:
+            raise unknown_effort(self.title, used, effort, efforts)
 
     async def discover_models(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the models of the agent; if none are known, ask the CLI where it can tell without a session."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from farsteer.core.errors import FarsteerError
-from farsteer.core.wire import encode
+from farsteer.core.wire import WireStruct, encode
 from farsteer.storage.home import read_private, write_secret
 
 _logger = logging.getLogger(__name__)
@@ -19,15 +19,22 @@ _logger = logging.getLogger(__name__)
 _FILE = "models.json"
 
 
-def read_models(home: Path) -> dict[str, tuple[str, ...]]:
+class ListedModels(WireStruct):
+    """What one agent listed."""
+
+    models: tuple[str, ...] = ()
+    efforts: dict[str, tuple[str, ...]] = {}
+
+
+def read_models(home: Path) -> dict[str, ListedModels]:
     """Return the models of each agent. A missing or damaged file gives none: the next start of the agent writes it."""
     try:
-        return msgspec.json.decode(read_private(home / _FILE) or b"{}", type=dict[str, tuple[str, ...]])
+        return msgspec.json.decode(read_private(home / _FILE) or b"{}", type=dict[str, ListedModels])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, FarsteerError):
         return {}
 
 
-def write_models(home: Path, models: dict[str, tuple[str, ...]]) -> None:
+def write_models(home: Path, models: dict[str, ListedModels]) -> None:
     """Keep the models. Does nothing without a home; a failure is only logged."""
     if not home.is_dir():
         return

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from farsteer.agents.base import Adapter
-from farsteer.agents.known_models import read_models, write_models
+from farsteer.agents.known_models import ListedModels, read_models, write_models
 from farsteer.agents.providers.provider import load_provider, provider_names
 from farsteer.core.capabilities import AgentInfo
 from farsteer.core.errors import AgentError, ErrorCode, FarsteerError
@@ -60,16 +60,18 @@ class AgentRegistry:
         """
         if name not in self._adapters:
             adapter = self._adapters[name] = self._load(name)
-            adapter.models = adapter.models or self._stored_models.get(name, ())
-            adapter.on_models = partial(self._store_models, name)
+            if not adapter.models and name in self._stored_models:
+                stored = self._stored_models[name]
+                adapter.models, adapter.efforts = stored.models, stored.efforts
+            adapter.on_models = partial(self._store_models, adapter)
         return self._adapters[name]
 
     def models(self) -> dict[str, tuple[str, ...]]:
         """Return the models that are known of the agents that were used or detected."""
         return {name: adapter.models for name, adapter in self._adapters.items() if adapter.models}
 
-    def _store_models(self, name: str, models: tuple[str, ...]) -> None:
-        self._stored_models[name] = models
+    def _store_models(self, adapter: Adapter) -> None:
+        self._stored_models[adapter.name] = ListedModels(adapter.models, dict(adapter.efforts))
         write_models(self._home, self._stored_models)
 
     async def find(self, name: str) -> Adapter:

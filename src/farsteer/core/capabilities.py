@@ -43,6 +43,8 @@ class Capabilities(WireStruct, omit_defaults=False):
     """The fields of a creation that only some agents use and this one does, such as `claudeAgent`."""
     model_modes: tuple[str, ...] = ()
     """The values of `modelMode` that the agent understands, besides `default` and the models that it lists."""
+    closed_models: bool = False
+    """The agent has no models but those that it lists. Other agents also take names that they do not list."""
 
     def check_options(self, agent: str, options: Iterable[str]) -> None:
         """Raise BadRequest for an option that the agent would not use."""

@@ -13,9 +13,10 @@ from farsteer.agents.droid import cli
 from farsteer.agents.droid.adapter import DroidAdapter
 from farsteer.agents.process import program as process_program
 from farsteer.agents.process.environment import scrub_environment
-from farsteer.core.errors import AgentError, ErrorCode, NotCapable
+from farsteer.core.errors import AgentError, BadRequest, ErrorCode, NotCapable
 from farsteer.core.ids import new_id
 from farsteer.core.launch import LaunchDecision, LaunchMode
+from farsteer.core.modes import ReasoningEffort
 from tests.agents.droid.fake_droid import OutputRecorder, plan
 
 
@@ -172,3 +173,19 @@ def test_a_login_or_a_model_of_its_own_is_enough(tmp_path: Path, name: str, cont
     assert not cli.is_logged_in(environment)
     (tmp_path / ".factory" / name).write_text(content)
     assert cli.is_logged_in(environment)
+
+
+def test_what_droid_has_listed_is_all_it_has_but_for_the_owners_own_models() -> None:
+    adapter = DroidAdapter()
+    adapter.check_settings("anything", ReasoningEffort.XHIGH, None)
+    adapter.set_models(("model-a", "model-b"), {"model-b": ("none", "high")})
+    with pytest.raises(BadRequest, match="has no model model-z; it has model-a, model-b") as unknown:
+        adapter.check_settings("model-z", None, None)
+    assert unknown.value.code is ErrorCode.MODEL_UNKNOWN
+    for model, current in (("model-b", "model-a"), (None, "model-b")):
+        with pytest.raises(BadRequest, match="has no reasoning effort xhigh; it has none, high") as effort:
+            adapter.check_settings(model, ReasoningEffort.XHIGH, current)
+        assert effort.value.code is ErrorCode.EFFORT_UNKNOWN
+    adapter.check_settings("model-b", ReasoningEffort.HIGH, None)
+    adapter.check_settings("model-a", ReasoningEffort.XHIGH, "model-b")  # its efforts are not known
+    adapter.check_settings("custom:Mine-7", ReasoningEffort.XHIGH, "model-b")

@@ -8,10 +8,10 @@ import pytest
 from farsteer.agents.base import EventEmitted, Registered
 from farsteer.core import commands
 from farsteer.core import events as ev
-from farsteer.core.errors import AgentError, ErrorCode, QuotaExceeded
+from farsteer.core.errors import AgentError, BadRequest, ErrorCode, QuotaExceeded
 from farsteer.core.events import SessionStatus
 from farsteer.core.launch import LaunchMode
-from farsteer.core.modes import ReasoningEffort
+from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import ItemState
 from farsteer.runner.agent_places import AgentPlaces
 from tests.runner.harness import SPEC, SessionHarness, item, start_session, start_turn
@@ -207,3 +207,23 @@ async def test_prewarming_does_not_take_the_last_place(harness: SessionHarness) 
     await actor.execute(commands.Prewarm())
     await harness.adapter.launch()
     assert len(harness.adapter.plans) == 2
+
+
+async def test_a_model_that_a_stopped_agent_does_not_have_is_refused_at_once(harness: SessionHarness) -> None:
+    actor, _ = await start_session(harness)
+    await actor.execute(commands.Stop())
+    harness.adapter.set_models(("small", "large"), {"large": ("low",)})
+    # One that also takes what it does not list.
+    await actor.execute(commands.Configure(model="unlisted"))
+    assert actor.state.model == "unlisted"
+
+    harness.adapter.capabilities = msgspec.structs.replace(harness.adapter.capabilities, closed_models=True)
+    with pytest.raises(BadRequest) as model:
+        await actor.execute(commands.Configure(model="huge", permission_mode=PermissionMode.YOLO))
+    assert (model.value.code, model.value.details["models"]) == (ErrorCode.MODEL_UNKNOWN, ["small", "large"])
+    await actor.execute(commands.Configure(model="large"))
+    with pytest.raises(BadRequest) as effort:
+        await actor.execute(commands.Configure(effort=ReasoningEffort.HIGH))
+    assert (effort.value.code, effort.value.details["efforts"]) == (ErrorCode.EFFORT_UNKNOWN, ["low"])
+    assert (actor.state.model, actor.state.effort) == ("large", None)
+    assert actor.state.permission_mode is PermissionMode.DEFAULT

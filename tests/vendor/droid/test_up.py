@@ -57,6 +57,12 @@ async def test_models_and_fields_are_honest(up: Up, home: Path) -> None:
         wrong = await account.post_json(f"/api/sessions/{session}/model", {"model": "zzz"}, 400)
         assert wrong["error"]["code"] == "model_unknown"
         assert FAKE in wrong["error"]["details"]["models"]
+        await account.post_json(f"/api/sessions/{session}/stop", {})
+        wrong = await account.post_json(f"/api/sessions/{session}/model", {"model": "zzz"}, 400)
+        assert FAKE in wrong["error"]["details"]["models"], "also while no Droid runs"
+        effort = {"model": FAKE, "reasoningEffort": "high"}
+        wrong = await account.post_json(f"/api/sessions/{session}/model", effort, 400)
+        assert (wrong["error"]["code"], wrong["error"]["details"]["efforts"]) == ("effort_unknown", ["none"])
         assert (await account.session(session))["model"] == FAKE
         (machine,) = (await account.get_json("/api/machines"))["machines"]
         (models,) = [agent["models"] for agent in machine["agents"] if agent["name"] == "droid"]

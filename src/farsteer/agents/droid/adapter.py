@@ -9,12 +9,13 @@ from pathlib import Path
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
 from farsteer.agents.droid import cli, transcripts
 from farsteer.agents.droid.launch import DroidLaunch
-from farsteer.agents.droid.models import list_models
+from farsteer.agents.droid.models import CUSTOM, KnownModels, list_models
 from farsteer.agents.droid.usage import UsageStore
 from farsteer.core.capabilities import AgentInfo
 from farsteer.core.errors import AgentError, ErrorCode
 from farsteer.core.events import SessionEvent
 from farsteer.core.ids import is_uuid
+from farsteer.core.modes import ReasoningEffort
 from farsteer.core.session import StoredConversation
 
 _ARGUMENTS = ("exec", "--input-format", "stream-jsonrpc", "--output-format", "stream-jsonrpc")
@@ -50,14 +51,21 @@ class DroidAdapter(Adapter):
             raise AgentError(_NOT_FOUND, code=ErrorCode.AGENT_NOT_INSTALLED, install=cli.INSTALL_COMMAND)
         argv = (path, *_ARGUMENTS, "--cwd", plan.directory)
         return await DroidLaunch.start(
-            argv, plan, sink, self.set_models, restores_files=self.capabilities.file_restore
+            argv, plan, sink, self._keep_models, restores_files=self.capabilities.file_restore
         )
 
     async def discover_models(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         path = cli.PROGRAM.find(self._executable)
         if not self.models and path is not None:
-            self.set_models(await list_models((path, *_ARGUMENTS), environment))
+            self._keep_models(await list_models((path, *_ARGUMENTS), environment))
         return self.models
+
+    def _keep_models(self, listed: KnownModels) -> None:
+        self.set_models(listed.names, listed.efforts)
+
+    def check_settings(self, model: str | None, effort: ReasoningEffort | None, current: str | None) -> None:
+        if model is None or not model.startswith(CUSTOM):
+            super().check_settings(model, effort, current)
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
         return is_uuid(native_id) and transcripts.has_messages(Path.home(), native_id)

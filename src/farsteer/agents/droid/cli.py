@@ -30,6 +30,7 @@ PROGRAM = AgentProgram(
 _CAPABILITIES = Capabilities(
     resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True, file_restore=True,
     approvals=True, questions=True, plans=True, images=True, usage=True, import_history=True, mcp_servers=True,
+    closed_models=True,
 )  # fmt: skip
 """What the newest version can do."""
 _REWINDS_SINCE = (0, 200)

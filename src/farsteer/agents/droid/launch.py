@@ -17,6 +17,7 @@ from farsteer.agents.droid.cli import ENVIRONMENT
 from farsteer.agents.droid.dispatcher import LineDispatcher
 from farsteer.agents.droid.file_restore import FileRestorer
 from farsteer.agents.droid.lock import ConversationLock
+from farsteer.agents.droid.models import KnownModels
 from farsteer.agents.droid.protocol import Request
 from farsteer.agents.droid.rpc import RpcClient
 from farsteer.agents.droid.session_start import OpenedSession, SessionStarter
@@ -49,7 +50,7 @@ class DroidLaunch(ProcessLaunch):
     refusals = (ErrorCode.MODEL_UNKNOWN, ErrorCode.EFFORT_UNKNOWN, ErrorCode.NOT_CAPABLE)
 
     def __init__(
-        self, plan: LaunchPlan, sink: Sink, on_models: Callable[[tuple[str, ...]], None] | None = None, *,
+        self, plan: LaunchPlan, sink: Sink, on_models: Callable[[KnownModels], None] | None = None, *,
         restores_files: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(plan, sink)
@@ -68,7 +69,7 @@ class DroidLaunch(ProcessLaunch):
     @classmethod
     async def start(
         cls, argv: Sequence[str], plan: LaunchPlan, sink: Sink,
-        on_models: Callable[[tuple[str, ...]], None] | None = None, *, restores_files: bool = True,
+        on_models: Callable[[KnownModels], None] | None = None, *, restores_files: bool = True,
     ) -> DroidLaunch:  # fmt: skip
         """Start Droid and open the plan's session.
 
@@ -104,7 +105,7 @@ class DroidLaunch(ProcessLaunch):
         assert session.session_id is not None
         dispatcher = self._dispatcher
         if self._on_models is not None:
-            self._on_models(self._settings.models.names)
+            self._on_models(self._settings.models)
         dispatcher.translator.open_session(session.session_id, session.total_usage)
         for event in self._settings.confirm():
             self._output.add_event(event)

@@ -19,7 +19,8 @@ from farsteer.core.modes import ReasoningEffort
 from farsteer.core.wire import WireStruct
 
 TITLE = "Factory Droid"
-_CUSTOM = "custom:"
+CUSTOM = "custom:"
+"""Begins the names of the owner's own models, which are in a file that can change at any time."""
 _NUMBER = re.compile(r"-\d+$")
 _LIST_TIMEOUT = 30.0
 _WRITE_TIMEOUT = 10.0
@@ -37,15 +38,18 @@ class _Models(WireStruct):
 class KnownModels:
     """The models that Droid has listed. Before that, anything is accepted: Droid itself refuses nothing."""
 
-    def __init__(self) -> None:
-        self._models: dict[str, DroidModel] = {}
-
-    def update(self, models: Iterable[DroidModel]) -> None:
+    def __init__(self, models: Iterable[DroidModel] = ()) -> None:
         self._models = {model.id: model for model in models}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._models)
+
+    @property
+    def efforts(self) -> dict[str, tuple[str, ...]]:
+        """The reasoning efforts of each model, where Droid tells them."""
+        told = {model.id: model.supported_reasoning_efforts for model in self._models.values()}
+        return {name: efforts for name, efforts in told.items() if efforts is not None}
 
     def knows(self, name: str) -> bool:
         """Whether Droid lists this model, or has listed none."""
@@ -69,14 +73,14 @@ class KnownModels:
     def _find(self, name: str) -> DroidModel | None:
         """Find a model. Droid numbers the owner's own models in one way in its list, and takes both ways."""
         found = self._models.get(name)
-        if found is None and name.startswith(_CUSTOM):
+        if found is None and name.startswith(CUSTOM):
             title = _NUMBER.sub("", name)
             found = next((one for id, one in self._models.items() if _NUMBER.sub("", id) == title), None)
         return found
 
 
-async def list_models(argv: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Start Droid, ask it for its models and stop it. Empty if this version tells them only in a session."""
+async def list_models(argv: Sequence[str], environment: Mapping[str, str]) -> KnownModels:
+    """Start Droid, ask it for its models and stop it. None are known if this version tells them only in a session."""
     rpc: RpcClient
 
     async def write(line: bytes) -> None:
@@ -99,7 +103,7 @@ async def list_models(argv: Sequence[str], environment: Mapping[str, str]) -> tu
         with suppress(FarsteerError, TimeoutError):
             async with asyncio.timeout(_LIST_TIMEOUT):
                 result = await rpc.call(Method.LIST_MODELS, {}, _LIST_TIMEOUT, optional=True)
-                return tuple(model.id for model in decode_result(result, _Models).models)
-        return ()
+                return KnownModels(decode_result(result, _Models).models)
+        return KnownModels()
     finally:
         await process.stop(1.0)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from farsteer.agents.base import LaunchPlan
-from farsteer.agents.droid.models import DroidModel
+from farsteer.agents.droid.models import DroidModel, KnownModels
 from farsteer.agents.droid.protocol import Message, Settings, TokenUsage
 from farsteer.agents.droid.rpc import RpcClient, decode_result
 from farsteer.agents.droid.settings import SettingsTracker
@@ -77,7 +77,7 @@ class SessionStarter:
             session = await self._initialize()
             self.created_id = session.session_id
         self._settings.update(session.settings)
-        self._settings.models.update(session.available_models)
+        self._settings.models = KnownModels(session.available_models)
         if self.created_id is not None:
             self._settings.check(plan.model, plan.effort)
         await self._correct_settings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -72,5 +73,7 @@ class ProviderAdapter(ClaudeAdapter):
     def _login_command(self) -> str:
         return f"farsteer agents login {self.name}"
 
-    def set_models(self, models: tuple[str, ...]) -> None:
+    def set_models(
+        self, models: tuple[str, ...], efforts: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         """Claude Code lists Anthropic's models, which the provider does not have."""

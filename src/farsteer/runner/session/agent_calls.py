@@ -108,16 +108,15 @@ class AgentCalls:
     async def configure(
         self, mode: PermissionMode | None, model: str | None, effort: ReasoningEffort | None
     ) -> bool:
-        """Change what is given on the running agent, where it can do that live.
+        """Change what is given on the running agent, where it can do that live. Without one, only check it.
 
         Returns True if nothing is left that needs a new process. Raises BadRequest for what the agent does not have.
         """
         adapter = self._context.adapter
         launch, can = self._launcher.launch, adapter.capabilities
-        can.check_model(adapter.title, model, adapter.models)
+        adapter.check_settings(model, effort, self._log.state.model)
         if launch is not None:
             launch.check_settings(model, effort)
-        if launch is not None:
             if mode is not None and can.live_mode:
                 await self.call(launch.set_permission_mode(mode))
             if model is not None and can.live_model:
