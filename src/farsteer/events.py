@@ -1,4 +1,4 @@
-"""What can happen in a session, as classes for `match`.
+"""What can happen in a session and at a hub, as classes for `match`.
 
     from farsteer.events import AgentMessage, ToolCall, ToolKind
 
@@ -11,6 +11,9 @@
 
 `TurnUpdate.event` and `Entry.content` are one of these events (`SessionEvent`). A turn begins with a `TurnStart` and
 ends with its one `TurnEnd`. An event of a kind that this version does not know is an `Other`.
+
+`LiveEvent.content`, of `Client.events`, is one of the classes of `SyncEvent`, whose names end in `Event`. They tell
+what happens to all sessions and machines.
 """
 
 from farsteer.core.approvals import Approval, ApprovalKind, Option, OptionKind, Outcome, Question
@@ -55,6 +58,20 @@ from farsteer.core.events import (
     UsageUpdate,
     UserMessage,
 )
+from farsteer.core.live_events import (
+    MachineRemovedEvent,
+    MachineUpdatedEvent,
+    MessageDeltaEvent,
+    MessageReceivedEvent,
+    MessagesClearedEvent,
+    OnlineUsersChangedEvent,
+    SessionAddedEvent,
+    SessionChanges,
+    SessionRemovedEvent,
+    SessionUpdatedEvent,
+    SyncEvent,
+    TypingChangedEvent,
+)
 from farsteer.core.modes import PermissionMode, ReasoningEffort, ToolKind
 from farsteer.core.queue import Attachment, Delivery, ItemState, QueueItem
 
@@ -80,8 +97,14 @@ __all__ = [
     "LaunchEnd",
     "LaunchStart",
     "Location",
+    "MachineRemovedEvent",
+    "MachineUpdatedEvent",
+    "MessageDeltaEvent",
+    "MessageReceivedEvent",
+    "MessagesClearedEvent",
     "ModeUpdate",
     "Notice",
+    "OnlineUsersChangedEvent",
     "Option",
     "OptionKind",
     "Other",
@@ -95,10 +118,15 @@ __all__ = [
     "ReasoningEffort",
     "Rewound",
     "Role",
+    "SessionAddedEvent",
+    "SessionChanges",
     "SessionEvent",
+    "SessionRemovedEvent",
     "SessionStatus",
+    "SessionUpdatedEvent",
     "SlashCommand",
     "StatusUpdate",
+    "SyncEvent",
     "TerminalUpdate",
     "TextBlock",
     "TitleUpdate",
@@ -109,6 +137,7 @@ __all__ = [
     "TurnEnd",
     "TurnEndReason",
     "TurnStart",
+    "TypingChangedEvent",
     "UsageUpdate",
     "UserMessage",
 ]

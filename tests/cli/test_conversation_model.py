@@ -8,11 +8,12 @@ import msgspec
 
 from farsteer.cli.fullscreen.status_line import status_line
 from farsteer.cli.terminal.conversation import Conversation
-from farsteer.client.live_events import LiveEvent
+from farsteer.client.live_events import LiveEvent, decode_event
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.approvals import Approval, ApprovalKind, Outcome
 from farsteer.core.events import SessionEvent, TurnEndReason, make_entry
+from farsteer.core.live_events import Clearing, MessagesClearedEvent
 from farsteer.core.wire import to_builtins
 
 VIEW: dict[str, Any] = {
@@ -39,7 +40,8 @@ def add(conversation: Conversation, *events: SessionEvent, first: int = 11) -> N
 
 
 def update(conversation: Conversation, **data: Any) -> None:
-    conversation.apply(LiveEvent("session-updated", data={**data, "partial": True}))
+    body = {"type": "session-updated", "namespace": "default", "sessionId": "s", "cursor": "e-1"}
+    conversation.apply(decode_event(msgspec.json.encode({**body, "data": {**data, "partial": True}})))
 
 
 def item(id: str, state: str = "queued") -> dict[str, Any]:
@@ -91,7 +93,10 @@ def test_a_change_of_a_newer_hub_is_ignored() -> None:
 def test_cleared_messages_disappear() -> None:
     conversation = Conversation(view())
     add(conversation, *(ev.UserMessage(item_id=text, text=text) for text in ("one", "two", "three")))
-    conversation.apply(LiveEvent("messages-cleared", data={"clearedSeq": 12, "remaining": 1}))
+    cleared = MessagesClearedEvent(
+        namespace="default", cursor="e-1", session_id="s", data=Clearing(cleared_seq=12, remaining=1)
+    )
+    conversation.apply(LiveEvent("messages-cleared", content=cleared))
     assert conversation.sent_texts == ["three"]
 
 

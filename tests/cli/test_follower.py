@@ -11,6 +11,7 @@ from farsteer.client.live_events import Gap, LiveEvent
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.events import Delta, DeltaKind, Entry, make_entry
+from farsteer.core.live_events import MessageDeltaEvent, MessageReceivedEvent
 from tests.cli.test_conversation_model import view
 
 
@@ -19,12 +20,13 @@ def entry(seq: int) -> Entry:
 
 
 def received(seq: int) -> LiveEvent:
-    return LiveEvent("message-received", entry=entry(seq))
+    content = MessageReceivedEvent(namespace="d", cursor="e-1", session_id="s", message=entry(seq))
+    return LiveEvent("message-received", content=content)
 
 
 def delta(after: int) -> LiveEvent:
     content = Delta(message_id="m", kind=DeltaKind.MESSAGE, text="x", after=after)
-    return LiveEvent("message-delta", delta=content)
+    return LiveEvent("message-delta", content=MessageDeltaEvent(namespace="d", session_id="s", delta=content))
 
 
 class Hub:

@@ -142,10 +142,10 @@ async def test_typed_entries_and_deltas_and_what_is_unknown(hub: FakeHub, client
         message(1, {"kind": "agent_message", "messageId": "m", "text": "hello"}),
         message(2, {"kind": "invented_later", "x": 1}),
         b"data: "
-        + json.dumps({"type": "message-delta", "sessionId": "s", "delta": delta}).encode()
+        + json.dumps({"type": "message-delta", "namespace": "d", "sessionId": "s", "delta": delta}).encode()
         + b"\n\n",
         b'data: {"type":"group-message","groupId":"g","groupMessage":{"a":1}}\n\n',
-        b'data: {"type":"typing-changed","sessionId":"s","typing":{"text":"x"}}\n\n',
+        b'data: {"type":"typing-changed","sessionId":"s","typing":{"invented":"later"}}\n\n',
     )
     message_event, other, delta_event, group, typing = await take(client.events(), 5)
     assert message_event.entry is not None
@@ -157,7 +157,7 @@ async def test_typed_entries_and_deltas_and_what_is_unknown(hub: FakeHub, client
     assert (delta_event.delta.text, delta_event.delta.offset, delta_event.cursor) == ("hi", 3, None)
     assert group.type == "group-message"
     assert group.raw["groupMessage"] == {"a": 1}
-    assert typing.data == {"text": "x"}
+    assert (typing.content, typing.session_id, typing.raw["typing"]) == (None, "s", {"invented": "later"})
 
 
 async def test_an_event_of_another_shape_is_kept_raw(hub: FakeHub, client: AsyncClient) -> None:

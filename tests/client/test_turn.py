@@ -15,6 +15,7 @@ from farsteer.core.api import ApprovalAnswered, Approve, Deny, MessageAccepted, 
 from farsteer.core.approvals import Approval, ApprovalKind, Outcome
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Delta, DeltaKind, Entry, SessionEvent, ToolStatus, TurnEndReason, role_of
+from farsteer.core.live_events import MessageDeltaEvent, MessageReceivedEvent
 from farsteer.core.modes import ToolKind
 from farsteer.core.queue import ItemState
 
@@ -38,11 +39,13 @@ class FakeTurnClient:
 
     def event(self, content: SessionEvent | Delta) -> LiveEvent:
         if isinstance(content, Delta):
-            return LiveEvent("message-delta", delta=content)
+            delta = MessageDeltaEvent(namespace="d", session_id="s", delta=content)
+            return LiveEvent("message-delta", content=delta)
         seq = self.start + len(self.log) + 1
         entry = Entry(id=f"e{seq}", seq=seq, role=role_of(content), created_at=0, content=content)
         self.log.append(entry)
-        return LiveEvent("message-received", entry=entry)
+        received = MessageReceivedEvent(namespace="d", cursor="e-1", session_id="s", message=entry)
+        return LiveEvent("message-received", content=received)
 
     async def session(self, session_id: str) -> SessionView:
         assert self.subscribed

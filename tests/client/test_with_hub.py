@@ -200,7 +200,7 @@ async def test_attachments_typing_and_online_users(stack: Stack, client: AsyncCl
     assert [attachment.name for attachment in users[0].content.attachments] == ["a.txt"]
     async with client.events(session.id, types=["typing-changed"]) as events:
         await session.typing("hel", client_id="me")
-        assert (await anext(events)).data["text"] == "hel"
+        assert (await anext(events)).raw["typing"]["text"] == "hel"
     assert isinstance(await client.online_users(), list)
 
 

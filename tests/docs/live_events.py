@@ -166,7 +166,7 @@ def _replace(text: str) -> str:
 
 def shape(value: Any) -> list[str]:
     """Return which fields a JSON value has, and what they are."""
-    return sorted(_paths(value))
+    return sorted({*_paths(value)})
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
@@ -175,5 +175,7 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
             yield from _paths(inner, f"{path}.{name}")
     elif isinstance(value, list):
         yield f"{path}[]"
+        for item in cast("list[Any]", value):
+            yield from _paths(item, f"{path}[]")
     else:
         yield f"{path}: {type(value).__name__}"

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import jsonschema_rs
+import msgspec
 import pytest
+from msgspec import UnsetType
 
-from farsteer.core.api import NewToken
+from farsteer.core.api import NewToken, SessionView
 from farsteer.core.clock import now_ms
 from farsteer.core.events import AgentMessage
-from farsteer.core.live_events import CONNECTION_EVENTS, FIXED_FIELDS, SENT
+from farsteer.core.live_events import CONNECTION_EVENTS, FIXED_FIELDS, SENT, SessionChanges
 from farsteer.faces.app import ServerConfig, serve
 from farsteer.faces.events.sse import EventStreams
 from farsteer.faces.rest.activity import event_endpoints
@@ -86,6 +88,10 @@ def test_an_update_of_a_session_may_have_every_field_that_changes() -> None:
     in_every_update = {"seq", "updated_at", "last_message", "queue"}
     changing = {name for name, source in FIELDS.items() if isinstance(source, FromState)} | in_every_update
     assert changing == FIELDS.keys() - FIXED_FIELDS
+    view = {field.name: field.type for field in msgspec.structs.fields(SessionView)}
+    changes = {field.name: field.type for field in msgspec.structs.fields(SessionChanges)}
+    assert {*changes} - {"partial", "queue_changes"} == changing
+    assert all(changes[name] == view[name] | UnsetType for name in changing)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import farsteer
 from farsteer import errors, events
 from farsteer.core import errors as all_errors
 from farsteer.core.events import SessionEvent
+from farsteer.core.live_events import SENT
 from farsteer.events import ToolKind
 from tests.support.stack import OWNER, Stack
 from tests.support.stack import farsteer as running
@@ -23,7 +24,7 @@ from tests.support.stack import farsteer as running
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "sdk.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-HELLO, READS_ONLY, NEEDED, DASHBOARD, FIVE, EVENTS = EXAMPLES
+HELLO, READS_ONLY, NEEDED, DASHBOARD, FIVE, EVENTS, LIVE = EXAMPLES
 NEVER_RAISED = {"IdentityInUse", "MethodNotAllowed", "RequestTimeout", "UnsupportedMedia", "HeadersTooLarge"}
 """Answers to a program that speaks the protocol wrongly; the SDK does not."""
 SECONDS = 60.0
@@ -74,6 +75,7 @@ async def test_the_examples_run(stack: Stack) -> None:
             assert (desk / f"project-{number}" / "README.md").read_text().strip() == "Hello"
         seen = await run(EVENTS)
         assert [line.split(":")[0] for line in seen] == ["edit", "says", "command", "says", "ended"]
+        assert (await run(LIVE))[-1].endswith("ended: end_turn")
         account = await stack.sign_in()
         await account.say(await stack.create(account, title="Asks"), "run echo dolphins")
         assert dashboard.stdout is not None
@@ -95,7 +97,10 @@ from farsteer import (
     AgentView, ApprovalView, AsyncClient, AsyncSession, AsyncTurn, Client, LiveEvent, MachineView, MessageAccepted,
     Session, SessionView, Stream, Turn, TurnResult, TurnUpdate, errors,
 )
-from farsteer.events import Approval, Entry, ToolCall, ToolKind
+from farsteer.events import (
+    Approval, Entry, MachineUpdatedEvent, MessageReceivedEvent, SessionChanges, SessionUpdatedEvent, SyncEvent,
+    ToolCall, ToolKind,
+)
 
 
 def use(client: Client) -> None:
@@ -113,6 +118,18 @@ def use(client: Client) -> None:
     assert_type(client.agents(timeout=1.0), list[AgentView])
     assert_type(client.approvals(), list[ApprovalView])
     assert_type(client.events(), Stream[LiveEvent])
+    for event in client.events():
+        assert_type(event.content, SyncEvent | None)
+        match event.content:
+            case SessionUpdatedEvent(data=changes):
+                assert_type(changes, SessionChanges)
+                assert_type(changes.apply_to(session.view()), SessionView)
+            case MachineUpdatedEvent(data=machine):
+                assert_type(machine, MachineView)
+            case MessageReceivedEvent(message=entry):
+                assert_type(entry, Entry)
+            case _:
+                pass
     for update in session.turn("hello"):
         assert_type(update, TurnUpdate)
         match update.event:
@@ -168,7 +185,7 @@ def test_a_type_checker_sees_concrete_types_and_finds_mistakes(tmp_path: Path) -
 
 def test_every_exported_class_has_a_docstring() -> None:
     for module in (errors, events, farsteer):
-        for name in {*module.__all__} - {"__version__"}:
+        for name in {*module.__all__} - {"__version__", "SessionEvent", "SyncEvent"}:
             assert getattr(module, name).__doc__, name
 
 
@@ -192,4 +209,8 @@ def test_the_tables_have_every_error_every_event_and_every_tool_kind() -> None:
     )
     assert table == classes
     assert classes < {*events.__all__}
+    rows = re.findall(r"^\| (`.*?) \| (`.*?) \|", section("Live events"), re.MULTILINE)
+    names, types = (re.findall(r"`(.+?)`", " ".join(column)) for column in zip(*rows, strict=True))
+    assert dict(zip(types, names, strict=True)) == {type: kind.__name__ for type, kind in SENT.items()}
+    assert {*names} < {*events.__all__}
     assert all(f"`{kind}`" in section("Events and tool kinds") for kind in ToolKind)

@@ -13,6 +13,7 @@ from farsteer import AsyncClient
 from farsteer.core import events as ev
 from farsteer.core.errors import MachineOffline
 from farsteer.core.events import Entry, SessionStatus, TurnEndReason
+from farsteer.core.live_events import MachineUpdatedEvent
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import ItemState
 from tests.promises.station import SECONDS, Station, machine_is
@@ -119,7 +120,7 @@ async def test_a_closed_link_makes_the_machine_inactive_within_two_seconds(stati
         killed = time.monotonic()
         async with asyncio.timeout(2.0):
             async for event in events:
-                if isinstance(event.data, dict) and event.data.get("active") is False:
+                if isinstance(event.content, MachineUpdatedEvent) and not event.content.data.active:
                     break
     assert time.monotonic() - killed < 2.0
 

@@ -234,7 +234,7 @@ class AsyncClient(HubOperations, MessageOperations):
 
             async with client.events(types=["session-updated"]) as events:
                 async for event in events:
-                    print(event.session_id, event.data)
+                    print(event.session_id, event.content)
 
         Args:
             session_id: Return only events of this session.

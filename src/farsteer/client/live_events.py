@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from farsteer.core.events import Delta, Entry, decode_entry
+from farsteer.core.live_events import MessageDeltaEvent, MessageReceivedEvent, StoredEvent, SyncEvent
 from farsteer.core.recent import RecentIds
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """Something that happened in the namespace. `docs/api.md` lists the types."""
+    """Something that happened in the namespace. `docs/events.md` has an example of each type."""
 
     type: str
     namespace: str | None = None
@@ -21,14 +22,23 @@ class LiveEvent:
     machine_id: str | None = None
     cursor: str | None = None
     """Where to resume after this event; None for deltas, typing and presence, which are not stored."""
-    entry: Entry | None = None
-    """Of `message-received`: the new entry of the session's log."""
-    delta: Delta | None = None
-    """Of `message-delta`: a part of a message that follows as an entry when it is complete."""
-    data: Any = None
-    """The payload of every other type, as JSON values."""
+    content: SyncEvent | None = None
+    """What happened, as an instance of the class of the type (`farsteer.events`).
+
+    None if this version does not know the type or cannot read it, because a newer hub sent it; `raw` has everything.
+    """
     body: bytes = b"{}"
     """The whole event as received, including fields that this version does not know."""
+
+    @property
+    def entry(self) -> Entry | None:
+        """Of `message-received`: the new entry of the session's log."""
+        return self.content.message if isinstance(self.content, MessageReceivedEvent) else None
+
+    @property
+    def delta(self) -> Delta | None:
+        """Of `message-delta`: a part of a message that follows as an entry when it is complete."""
+        return self.content.delta if isinstance(self.content, MessageDeltaEvent) else None
 
     @property
     def raw(self) -> dict[str, Any]:
@@ -48,59 +58,65 @@ class _Envelope(msgspec.Struct, rename="camel"):
     machine_id: str | None = None
     cursor: str | None = None
     message: msgspec.Raw = msgspec.Raw()
-    delta: msgspec.Raw = msgspec.Raw()
-    data: Any = None
-    typing: Any = None
-    users: Any = None
 
 
+_decoder: msgspec.json.Decoder[SyncEvent] = msgspec.json.Decoder(SyncEvent)
 _envelope_decoder = msgspec.json.Decoder(_Envelope)
 
 
 def decode_event(body: bytes, cursor: str | None = None) -> LiveEvent:
     """Decode one live event.
 
-    An entry or delta that a newer hub writes differently becomes None, and an event with another envelope gets the
-    type `unknown`; both are still complete in `raw`.
+    What a newer hub writes differently has no `content`, and an event with another envelope gets the type `unknown`;
+    both are still complete in `raw`.
 
     Args:
         body: The JSON of the event.
         cursor: The cursor, if it came beside the event and not in it.
     """
     try:
-        envelope = _envelope_decoder.decode(body)
+        content = _decoder.decode(body)
     except msgspec.ValidationError:
-        return LiveEvent("unknown", cursor=cursor, body=body)
-    payloads = (envelope.data, envelope.typing, envelope.users)
+        return _decode_envelope(body, cursor)
     return LiveEvent(
-        type=envelope.type,
-        namespace=envelope.namespace,
-        session_id=envelope.session_id,
-        machine_id=envelope.machine_id,
-        cursor=envelope.cursor or cursor,
-        entry=_decode_entry(envelope.message),
-        delta=_decode_delta(envelope.delta),
-        data=next((payload for payload in payloads if payload is not None), None),
+        type=str(content.__struct_config__.tag),
+        namespace=content.namespace,
+        session_id=getattr(content, "session_id", None),
+        machine_id=getattr(content, "machine_id", None),
+        cursor=content.cursor if isinstance(content, StoredEvent) else cursor,
+        content=content,
         body=body,
     )
 
 
-def _decode_entry(raw: msgspec.Raw) -> Entry | None:
-    if not raw:
-        return None
+def _decode_envelope(body: bytes, cursor: str | None) -> LiveEvent:
     try:
-        return decode_entry(raw)
+        known = _envelope_decoder.decode(body)
     except msgspec.ValidationError:
-        return None
+        return LiveEvent("unknown", cursor=cursor, body=body)
+    cursor = known.cursor or cursor
+    return LiveEvent(
+        known.type,
+        known.namespace,
+        known.session_id,
+        known.machine_id,
+        cursor,
+        _new_entry(known, cursor),
+        body,
+    )
 
 
-def _decode_delta(raw: msgspec.Raw) -> Delta | None:
-    if not raw:
+def _new_entry(known: _Envelope, cursor: str | None) -> MessageReceivedEvent | None:
+    """An entry of a kind that this version does not know is an `Other`."""
+    if not known.message or known.session_id is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=Delta)
+        entry = decode_entry(known.message)
     except msgspec.ValidationError:
         return None
+    return MessageReceivedEvent(
+        namespace=known.namespace or "", cursor=cursor or "", session_id=known.session_id, message=entry
+    )
 
 
 class StreamedText:

@@ -1,7 +1,7 @@
 """Every type of live event: when it is sent and what it carries. Filters and documents are made from this table.
 
-The feed joins events from payloads that are encoded already. So these types are not used to send them; tests compare
-what is sent with their schemas.
+The feed joins events from payloads that are encoded already. So these types are not used to send them, only to receive
+them; tests compare what is sent with their schemas.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from farsteer.core.api import MachineView, OnlineUser, ResponseBody, SessionView, UserTyping
+from farsteer.core.approvals import Approval
 from farsteer.core.errors import ErrorCode
-from farsteer.core.events import Delta, Entry
-from farsteer.core.queue import QueueChange
+from farsteer.core.events import Delta, Entry, SessionStatus, SlashCommand
+from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.queue import QueueChange, QueueItem
 from farsteer.core.retention import RemovalReason
+from farsteer.core.session import Usage, Worktree
 from farsteer.core.wire import WireStruct
 
 Resume = Literal["ok", "gap", "none"]
@@ -62,24 +65,57 @@ FIXED_FIELDS = frozenset(
 )  # fmt: skip
 """Fields of a session that never change."""
 
-SessionChanges = msgspec.defstruct(
-    "SessionChanges",
-    [
-        ("partial", Literal[True]),
-        *(
-            (field.name, field.type | UnsetType, UNSET)
-            for field in msgspec.structs.fields(SessionView)
-            if field.name not in FIXED_FIELDS
-        ),
-        ("queue_changes", list[QueueChange] | UnsetType, UNSET),
-    ],
-    namespace={
-        "__doc__": "The fields of a session that have changed, to be merged into what a client has of it."
-    },
-    module=__name__,
-    rename="camel",
-    frozen=True,
-)
+
+class SessionChanges(Struct, frozen=True, rename="camel"):
+    """The fields of a session that have changed; the others are `msgspec.UNSET`."""
+
+    partial: Literal[True]
+    agent: str | UnsetType = UNSET
+    directory: str | UnsetType = UNSET
+    status: SessionStatus | UnsetType = UNSET
+    active: bool | UnsetType = UNSET
+    thinking: bool | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    updated_at: int | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+    permission_mode: PermissionMode | UnsetType = UNSET
+    model: str | UnsetType | None = UNSET
+    model_reasoning_effort: ReasoningEffort | UnsetType | None = UNSET
+    worktree: Worktree | UnsetType | None = UNSET
+    native_id: str | UnsetType | None = UNSET
+    turn_id: str | UnsetType | None = UNSET
+    queue: tuple[QueueItem, ...] | UnsetType = UNSET
+    approvals: tuple[Approval, ...] | UnsetType = UNSET
+    pending_requests_count: int | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
+    commands: tuple[SlashCommand, ...] | UnsetType = UNSET
+    last_message: str | UnsetType | None = UNSET
+    error: str | UnsetType | None = UNSET
+    in_terminal: bool | UnsetType = UNSET
+    queue_changes: list[QueueChange] | UnsetType = UNSET
+
+    def apply_to(self, session: SessionView) -> SessionView:
+        """Return what a client has of the session with these changes."""
+        values = {
+            name: value
+            for name, value in msgspec.structs.asdict(self).items()
+            if value is not UNSET and name not in ("partial", "queue_changes")
+        }
+        changed = msgspec.structs.replace(session, **values)
+        if self.queue_changes is UNSET:
+            return changed
+        return msgspec.structs.replace(changed, queue=_changed_queue(changed.queue, self.queue_changes))
+
+
+def _changed_queue(queue: tuple[QueueItem, ...], changes: list[QueueChange]) -> tuple[QueueItem, ...]:
+    known = {item.id: item for item in queue}
+    listed = {change.id for change in changes}
+    items = [item for item in queue if item.id not in listed]
+    for change in changes:
+        item = change.item or known.get(change.id)
+        if change.position is not None and item is not None:
+            items.insert(change.position, msgspec.structs.replace(item, state=change.state or item.state))
+    return tuple(items)
 
 
 class SessionAddedEvent(StoredEvent, frozen=True, tag="session-added"):
@@ -93,7 +129,7 @@ class SessionUpdatedEvent(StoredEvent, frozen=True, tag="session-updated"):
     """Fields of a session have changed. `data` has only those."""
 
     session_id: str
-    data: SessionChanges  # pyright: ignore[reportInvalidTypeForm]
+    data: SessionChanges
 
 
 class RemovedByRule(ResponseBody):

@@ -5,15 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from farsteer.cli import context
 from farsteer.cli.exit_codes import SUCCESS
 from farsteer.cli.terminal.log_view import entry_lines
 from farsteer.cli.terminal.text import one_line
 from farsteer.core.events import KINDS, Entry, kind_of
-from farsteer.core.live_events import EVENT_TYPES, SENT
+from farsteer.core.live_events import (
+    EVENT_TYPES,
+    SENT,
+    MachineUpdatedEvent,
+    OnlineUsersChangedEvent,
+    SessionAddedEvent,
+)
 from farsteer.core.text import clean_line, escape_json
 
 if TYPE_CHECKING:
@@ -101,9 +107,8 @@ class _Watch:
                 self._machine_of[session.id] = session.machine_id
 
     async def wants(self, event: LiveEvent) -> bool:
-        if event.type == "session-added" and event.session_id and isinstance(event.data, dict):
-            data = cast("Mapping[str, Any]", event.data)
-            self._machine_of[event.session_id] = str(data.get("machineId"))
+        if isinstance(event.content, SessionAddedEvent):
+            self._machine_of[event.content.session_id] = event.content.data.machine_id
         if self._machine is not None:
             place = event.machine_id or self._machine_of.get(event.session_id or "")
             if place != self._machine:
@@ -137,22 +142,17 @@ class _Watch:
 
 
 def _summary(event: LiveEvent) -> str:
-    data = event.data
-    match event.type:
-        case "session-added" if isinstance(data, dict):
-            fields = cast("dict[str, Any]", data)
-            return " ".join(str(fields.get(name) or "") for name in ("agent", "directory", "title"))
-        case "machine-updated" if isinstance(data, dict):
-            fields = cast("dict[str, Any]", data)
-            state = "connected" if fields.get("active") else "not connected"
-            return f"{fields.get('name') or fields.get('host')}: {state}"
-        case "online-users-changed" if isinstance(data, list):
-            users = cast("list[dict[str, Any]]", data)
-            return ", ".join(str(user.get("email") or user.get("label") or user.get("id")) for user in users)
-        case "gap":
+    match event.content:
+        case SessionAddedEvent(data=session):
+            return " ".join((session.agent, session.directory, session.title or ""))
+        case MachineUpdatedEvent(data=machine):
+            return f"{machine.name or machine.host}: {'connected' if machine.active else 'not connected'}"
+        case OnlineUsersChangedEvent(users=users):
+            return ", ".join(user.email for user in users)
+        case _ if event.type == "gap":
             return "events were missed; `farsteer sessions` shows how things are"
         case _:
-            return _fields(data)
+            return _fields(event.raw.get("data") or event.raw.get("typing"))
 
 
 def _fields(data: object) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from farsteer.cli.terminal.approval_prompt import ApprovalPrompt
 from farsteer.cli.terminal.blocks import BlockList, MessageBlock, Speaker
@@ -14,18 +13,11 @@ from farsteer.client.live_events import LiveEvent
 from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.events import Delta, Entry, SessionStatus
+from farsteer.core.live_events import MessagesClearedEvent, SessionUpdatedEvent
 from farsteer.core.queue import ItemState, QueueItem
-from farsteer.core.wire import WireStruct, to_builtins
 
 _MAX_BLOCKS = 2000
 _KEPT_BLOCKS = 1000
-
-
-class _QueueChange(WireStruct):
-    id: str
-    state: ItemState | None = None
-    position: int | None = None
-    item: QueueItem | None = None
 
 
 class Conversation:
@@ -123,36 +115,16 @@ class Conversation:
                 pass
 
     def _handle_event(self, event: LiveEvent) -> None:
-        if not isinstance(event.data, dict):
-            return
-        data: dict[str, Any] = {**event.data}
-        if event.type == "messages-cleared":
-            self.log.remove(1, int(data.get("clearedSeq", 0)))
-            return
-        fields: dict[str, Any] = {**to_builtins(self.session)}
-        # `seq` stays that of the first view: entries behind it are new to this client.
-        fields |= {name: value for name, value in data.items() if name not in ("seq", "partial", "approvals")}
-        try:
-            self.session = msgspec.convert(fields, SessionView)
-            changes = msgspec.convert(data.get("queueChanges", []), list[_QueueChange])
-        except msgspec.ValidationError:
-            # A newer hub. What it says is in the log too.
-            return
-        if changes:
-            self.session = msgspec.structs.replace(self.session, queue=_changed(self.session.queue, changes))
-
-
-def _changed(queue: tuple[QueueItem, ...], changes: list[_QueueChange]) -> tuple[QueueItem, ...]:
-    """Return the queue after `queueChanges` of a `session-updated`."""
-    known = {item.id: item for item in queue}
-    listed = {change.id for change in changes}
-    items = [item for item in queue if item.id not in listed]
-    for change in changes:
-        item = change.item or known.get(change.id)
-        if change.position is not None and item is not None:
-            state = change.state or item.state
-            items.insert(change.position, msgspec.structs.replace(item, state=state))
-    return tuple(items)
+        match event.content:
+            case MessagesClearedEvent(data=clearing):
+                self.log.remove(1, clearing.cleared_seq)
+            case SessionUpdatedEvent(data=changes):
+                # Approvals come with the log. `seq` stays that of the first view: entries behind it are new here.
+                seen = self.session
+                self.session = replace(changes.apply_to(seen), seq=seen.seq, approvals=seen.approvals)
+            case _:
+                # From a newer hub. What it says is in the log too.
+                pass
 
 
 def duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from farsteer.core import events as ev
 from farsteer.core.api import SessionView
 from farsteer.core.errors import FarsteerError
 from farsteer.core.events import Entry
+from farsteer.core.live_events import SessionUpdatedEvent
 from farsteer.core.session import SessionState
 from farsteer.core.wire import encode
 from farsteer.faces.acp.approvals import ApprovalPrompter
@@ -205,8 +206,8 @@ class AttachedSession:
         elif event.delta is not None:
             for update in self._translator.translate_delta(event.delta):
                 self._send_update(update)
-        elif event.type == "session-updated":
-            self._prompts.handle_session_update(event.data)
+        elif isinstance(event.content, SessionUpdatedEvent):
+            self._prompts.handle_session_update(event.content.data)
 
     async def _handle_entry(self, entry: Entry) -> None:
         if entry.seq <= self._translator.seq:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
-from typing import Any, cast
+
+from msgspec import UNSET
 
 from farsteer.client.hub_client import HubClient
 from farsteer.core import events as ev
 from farsteer.core.errors import Conflict, FarsteerError, NotFound
 from farsteer.core.events import Entry, TurnEndReason
 from farsteer.core.ids import new_id
+from farsteer.core.live_events import SessionChanges
 from farsteer.core.queue import ItemState
 from farsteer.faces.acp.params import PromptContent
 from farsteer.jsonrpc.errors import INTERNAL_ERROR, RpcError
-from farsteer.jsonrpc.messages import as_object
 from farsteer.jsonrpc.peer import Peer
 
 _MAX_OUTCOMES = 200
@@ -172,18 +173,16 @@ class ClientPrompts:
             case _:
                 pass
 
-    def handle_session_update(self, data: Any) -> None:
+    def handle_session_update(self, changes: SessionChanges) -> None:
         """Find items that ended before a runner had them: the log does not tell their outcome."""
-        update = as_object(data) or {}
-        queue = update.get("queue", update.get("queueChanges"))
-        for value in cast("list[Any]", queue) if isinstance(queue, list) else []:
-            item = as_object(value) or {}
-            match item.get("state"):
+        queue = changes.queue_changes if changes.queue is UNSET else changes.queue
+        for item in () if queue is UNSET else queue:
+            match item.state:
                 case ItemState.CANCELLED:
-                    self._finish(str(item.get("id")), _CANCELLED)
+                    self._finish(item.id, _CANCELLED)
                 case ItemState.FAILED:
                     error = _item_error(ItemState.FAILED, "the message did not reach its machine")
-                    self._finish(str(item.get("id")), error)
+                    self._finish(item.id, error)
                 case _:
                     pass
 
