@@ -94,6 +94,7 @@ def svg(frames: Sequence[Frame]) -> str:
             numbers.setdefault(row, len(numbers))
     rows = "\n".join(f'<g id="r{number}">{_row_svg(row)}</g>' for row, number in numbers.items() if row)
     total = sum(frame.seconds for frame in frames)
+    last = len(frames) - 1
     style, groups, begin = _STYLE, "", 0.0
     for index, frame in enumerate(frames):
         uses = "".join(
@@ -103,8 +104,11 @@ def svg(frames: Sequence[Frame]) -> str:
         )
         groups += f'<g class="f f{index}">{uses}</g>\n'
         if len(frames) > 1:
-            style += _keyframes(index, begin / total, (begin + frame.seconds) / total, total)
+            end = 1.0 if index == last else (begin + frame.seconds) / total
+            style += _keyframes(index, begin / total, end, total)
         begin += frame.seconds
+    if len(frames) > 1:
+        style += "\n@media (prefers-reduced-motion: reduce) { .f { animation: none; } }"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" xml:space="preserve">\n'
         f"<title>A conversation with an agent in farsteer attach</title>\n<style>{style}</style>\n"
@@ -114,13 +118,14 @@ def svg(frames: Sequence[Frame]) -> str:
 
 
 def _keyframes(index: int, begin: float, end: float, total: float) -> str:
+    """Return when a frame is shown. Where pictures do not move, only the last one is."""
     hidden = "" if begin == 0 else f"0% {{ visibility: hidden; }} {begin:.3%} {{ visibility: visible; }} "
     shown = "0% { visibility: visible; } " if begin == 0 else ""
     after = "" if end > 0.9999 else f"{end:.3%} {{ visibility: hidden; }}"
     last = "" if end <= 0.9999 else "100% { visibility: visible; }"
     return (
         f"\n@keyframes k{index} {{ {shown}{hidden}{after}{last} }}"
-        f"\n.f{index} {{ visibility: hidden; animation: k{index} {total:.2f}s step-end infinite; }}"
+        f"\n.f{index} {{ {'visibility: hidden; ' if after else ''}animation: k{index} {total:.2f}s step-end infinite; }}"
     )
 
 
@@ -189,8 +194,8 @@ async def play(home: Path, recorder: list[Recorder] | None = None) -> tuple[Row,
         await terminal.shows("F1 help")
         film = Recorder(terminal)
         task = asyncio.create_task(film.run())
-        await film.type("say `total` in **prices.py** never rounds: shall I change it?")
-        await terminal.shows("total in prices.py never rounds")
+        await film.type("hello, who are you?")
+        await terminal.shows("lists everything")
         await terminal.shows("idle")
         await asyncio.sleep(1.0)
         await film.type("edit prices.py sum(prices) -> round(sum(prices), 2)")
@@ -203,10 +208,13 @@ async def play(home: Path, recorder: list[Recorder] | None = None) -> tuple[Row,
             await terminal.shows("prices.py is done")
             await terminal.shows("idle")
             await asyncio.sleep(1.0)
-            await film.type("slow 60")
-            await terminal.shows("word3 ")
-            await film.type("say next one")
-            await terminal.until(lambda: "\n next one" in terminal.shown)
+            await film.type("run sleep 3 && grep -n round prices.py")
+            await terminal.shows("one key answers")
+            await asyncio.sleep(1.0)
+            terminal.press(b"y")
+            await terminal.shows("working")
+            await film.type("say thank you")
+            await terminal.until(lambda: "\n thank you" in terminal.shown)
             await asyncio.sleep(0.5)
             film.look(_LAST_SECONDS)
             film.look(_LAST_SECONDS)

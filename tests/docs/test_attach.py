@@ -45,6 +45,16 @@ def test_the_recording_shows_a_conversation() -> None:
     recording = (DOCS / "recording.svg").read_text()
     assert len(recording.encode()) < MAX_BYTES
     rows = "\n".join(rows_of(recording))
-    for text in ("+returnround(sum(prices),2)", "yAllow", "approvedbyowner", "⋯queued:saynextone", "working"):
+    for text in (
+        "+returnround(sum(prices),2)",
+        "yAllow",
+        "approvedbyowner",
+        "⋯queued:saythankyou",
+        "working",
+    ):
         assert text in rows
+    # A viewer that does not animate shows the last frame.
+    *others, last = re.findall(r"^\.f\d+ \{ (.*) \}$", recording, re.MULTILINE)
+    assert all(style.startswith("visibility: hidden;") for style in others)
+    assert "hidden" not in last
     assert "<script" not in recording
