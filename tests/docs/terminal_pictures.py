@@ -123,9 +123,10 @@ def _keyframes(index: int, begin: float, end: float, total: float) -> str:
     shown = "0% { visibility: visible; } " if begin == 0 else ""
     after = "" if end > 0.9999 else f"{end:.3%} {{ visibility: hidden; }}"
     last = "" if end <= 0.9999 else "100% { visibility: visible; }"
+    look = "visibility: hidden; " if after else ""
     return (
         f"\n@keyframes k{index} {{ {shown}{hidden}{after}{last} }}"
-        f"\n.f{index} {{ {'visibility: hidden; ' if after else ''}animation: k{index} {total:.2f}s step-end infinite; }}"
+        f"\n.f{index} {{ {look}animation: k{index} {total:.2f}s step-end infinite; }}"
     )
 
 
