@@ -162,7 +162,7 @@ async def test_rewind_and_fork_from_the_list(hub: Stack) -> None:
     async with attached("attach", session) as terminal:
         await terminal.shows("> say third")
         terminal.press(REWIND)
-        await terminal.shows("Enter rewinds")
+        await terminal.shows("Enter rewinds · k keeps the files · f forks before it · Esc closes")
         terminal.press(DOWN + ENTER)
         await terminal.shows("│ say second")
         await terminal.until(

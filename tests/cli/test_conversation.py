@@ -109,8 +109,13 @@ async def test_waiting_says_that_an_approval_is_needed(hub: Stack) -> None:
         said = (await process.stderr.readline()).decode()
     assert "a.txt" in said
     approval = said.split("`farsteer approvals ")[1].split("`")[0]
+    behind = await start("send", "--wait", session[:8], "say later")
+    assert behind.stderr is not None
+    async with asyncio.timeout(SECONDS):
+        assert (await behind.stderr.readline()).decode() == said
     assert (await farsteer("approve", approval)).code == 0
     assert (await finish(process)).code == 0
+    assert (await finish(behind)).out == "later\n"
 
 
 async def test_steering_has_no_turn_to_wait_for(hub: Stack, run_command: RunCommand) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from farsteer.cli.commands.doctor import Check, Grade, check_agents
+from tests.cli.conftest import RunCommand
 
 PACKAGES = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
 
@@ -76,3 +77,14 @@ async def test_the_login_of_an_agent_is_said(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
     (found,) = [check for check in await checks(home) if "agent claude" in check.finding]
     assert (found.grade, found.finding) == (Grade.OK, "agent claude 2.0.0 is logged in")
+
+
+@pytest.mark.usefixtures("programs")
+async def test_the_list_of_agents_has_each_command_that_installs_one_whole(
+    home: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = await run_command("agents")
+    for package in PACKAGES.values():
+        assert f"install: npm install -g {package}" in listed.out
+    assert max(map(len, listed.out.splitlines())) <= 80

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from farsteer import __version__
-from farsteer.cli.errors import HINTS
+from farsteer.cli.errors import HINTS, report_error
 from farsteer.cli.main import COMMANDS, main
-from farsteer.core.errors import ErrorCode
+from farsteer.core.api import LogLineView
+from farsteer.core.errors import ErrorCode, Unprocessable
 from tests.cli.command import farsteer, finish, start
 
 HEAVY = {"asyncio", "argparse", "httpx", "msgspec", "rich", "socketio", "starlette", "uvicorn"}
@@ -147,3 +148,12 @@ def test_python_m_farsteer(home: Path) -> None:
         [sys.executable, "-m", "farsteer", "--version"], capture_output=True, text=True, timeout=30
     )
     assert done.stdout == f"farsteer {__version__}\n"
+
+
+def test_a_session_that_was_not_created_says_once_why(capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [
+        LogLineView(timestamp=1, step="machine", message="box is online", status="ok"),
+        LogLineView(timestamp=2, step="agent", message="it has none", status="error"),
+    ]
+    assert report_error(Unprocessable("it has none", logs=steps)) == 1
+    assert capsys.readouterr().err == "  ok     machine: box is online\nfarsteer: it has none\n"

@@ -52,6 +52,8 @@ async def test_everything_is_one_line(hub: Stack) -> None:
     assert "a title" in added
     assert any("agent_message" in line and line.endswith("one[2J") for line in lines)
     assert all(line.isprintable() for line in lines)
+    assert [line for line in lines if len(line.split()) < 4] == [], "each says what has happened"
+    assert not any("updatedAt" in line for line in lines)
     assert not any("message-delta" in line for line in lines)
 
 

@@ -37,6 +37,8 @@ def report_error(error: Exception) -> int:
         )
         return FAILURE
     for step in error.details.get("logs", ()):
+        if step.message == error.message:
+            continue
         print(
             f"  {clean_line(step.status):<7}{clean_line(step.step)}: {clean_line(step.message)}",
             file=sys.stderr,

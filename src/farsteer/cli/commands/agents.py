@@ -112,7 +112,9 @@ async def _list_local(registry: AgentRegistry, arguments: argparse.Namespace) ->
 
 def _note(info: AgentInfo) -> str:
     if not info.available:
-        return f"{info.reason or 'not installed'}; install: {info.install or 'see its home page'}"
+        reason = info.reason or "not installed"
+        # The end of a long note is cut off.
+        return f"install: {info.install} ({reason})" if info.install else reason
     return f"not logged in: {info.login}" if info.login else info.warning or info.title
 
 

@@ -152,6 +152,9 @@ async def _send(arguments: argparse.Namespace) -> int:
     async with context.hub_client(arguments) as client:
         session = await context.find_session(client, arguments.id)
         if arguments.wait:
+            for approval in session.approvals:
+                # The message waits behind the turn that asks.
+                _print_approval_hint(approval.id, approval.title)
             await _send_and_wait(client, session.id, arguments.text, delivery)
             return SUCCESS
         accepted = await client.send(session.id, arguments.text, delivery=delivery)

@@ -21,6 +21,7 @@ from farsteer.core.live_events import (
     SessionAddedEvent,
 )
 from farsteer.core.text import clean_line, escape_json
+from farsteer.core.wire import to_builtins
 
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
@@ -43,6 +44,8 @@ EXAMPLES = """\
 _DELTA = "message-delta"
 _ENTRY = "message-received"
 _WIDTH = 160
+_LEFT_OUT = ("partial", "kind", "seq", "updatedAt")
+"""Fields of what changed that say nothing to a person."""
 
 
 def watch_command(argv: Sequence[str]) -> int:
@@ -138,7 +141,7 @@ class _Watch:
 
     def _entry_summary(self, session_id: str, entry: Entry) -> str:
         lines = [line.text for line in entry_lines(entry, self._titles.setdefault(session_id, {}))]
-        return " ".join(lines)
+        return " ".join(lines) or _fields(to_builtins(entry.content))
 
 
 def _summary(event: LiveEvent) -> str:
@@ -163,5 +166,5 @@ def _fields(data: object) -> str:
     return " ".join(
         name if isinstance(value, dict | list) else f"{name}={value}"
         for name, value in fields.items()
-        if value is not None and name != "partial"
+        if value is not None and name not in _LEFT_OUT
     )

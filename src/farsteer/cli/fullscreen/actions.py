@@ -192,7 +192,7 @@ class SessionActions:
                 for seq, created_at, text in messages
             ]
             options = ListOptions(
-                keys={"k": "rewinds, keeps files", "f": "forks before it"},
+                keys={"k": "keeps the files", "f": "forks before it"},
                 filtered=False,
                 hint="Enter rewinds",
             )
