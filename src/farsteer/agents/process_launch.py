@@ -26,7 +26,7 @@ class ProcessLaunch(Launch):
     whatever waits for the agent when the process is gone (`_handle_end`).
     """
 
-    agent: ClassVar[str]
+    agent: str
     """The agent's name, as persons know it."""
     start_errors: ClassVar[tuple[ErrorCode, ...]] = ()
     """Codes that a failed start keeps; all others become `agent_start_failed`."""

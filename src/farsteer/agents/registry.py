@@ -1,4 +1,4 @@
-"""Finds adapters by name: the built-in ones, model providers, and those of other packages.
+"""Finds adapters by name: the built-in ones, the catalog, model providers, and those of other packages.
 
 Another package provides an adapter with an entry point of the group `farsteer.adapters`. The entry point's name is the
 agent's name, its object is the `Adapter` class. An adapter's module is imported when the agent is first used.
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from farsteer.agents.base import Adapter
+from farsteer.agents.catalog.definition import BUILT_IN as CATALOG
+from farsteer.agents.catalog.definition import agent_names, load_agent
 from farsteer.agents.known_models import ListedModels, read_models, write_models
 from farsteer.agents.providers.provider import load_provider, provider_names
 from farsteer.core.capabilities import AgentInfo
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "farsteer.adapters"
-PREFERENCE = ("claude", "codex", "droid", "demo")
+PREFERENCE = ("claude", "codex", "droid", *CATALOG, "demo")
 """The built-in agents, best first. A session that names no agent gets the first one that is installed."""
 
 _BUILT_IN = {
@@ -49,8 +51,12 @@ class AgentRegistry:
         self._stored_models = read_models(home)
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all agents: the built-in ones, the model providers, those of other packages."""
-        return tuple(dict.fromkeys((*PREFERENCE, *provider_names(self._home), *sorted(_entry_points()))))
+        """Return the names of all agents: built-in, of the catalog, model providers, of other packages."""
+        return tuple(
+            dict.fromkeys(
+                (*PREFERENCE, *agent_names(self._home), *provider_names(self._home), *sorted(_entry_points()))
+            )
+        )
 
     def adapter(self, name: str) -> Adapter:
         """Return the adapter of an agent.
@@ -100,6 +106,8 @@ class AgentRegistry:
         if name in _BUILT_IN:
             module, _, attribute = _BUILT_IN[name].partition(":")
             return getattr(import_module(module), attribute)()
+        if name in agent_names(self._home):
+            return _load_catalog_agent(self._home, name)
         if name in provider_names(self._home):
             return _load_provider(self._home, name)
         entry = _entry_points().get(name)
@@ -126,6 +134,15 @@ def _unknown_agent(name: str, agents: list[AgentInfo]) -> AgentError:
     known = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
     message = f"unknown agent {name!r}. The agents of this machine are {known}"
     return AgentError(message, code=ErrorCode.AGENT_UNKNOWN, agents=[info.name for info in agents])
+
+
+def _load_catalog_agent(home: Path, name: str) -> Adapter:
+    from farsteer.agents.acp.adapter import AcpAdapter
+
+    try:
+        return AcpAdapter(name, load_agent(home, name))
+    except FarsteerError as error:
+        raise AgentError(error.message, code=ErrorCode.AGENT_UNKNOWN) from error
 
 
 def _load_provider(home: Path, name: str) -> Adapter:

@@ -59,8 +59,7 @@ class RpcClient:
         """
         if self._closed is not None:
             raise self._closed
-        self._last_id += 1
-        request_id = self._last_id
+        request_id = self.next_id()
         result: asyncio.Future[msgspec.Raw] = asyncio.get_running_loop().create_future()
         self._open[request_id] = (method, result)
         try:
@@ -74,6 +73,11 @@ class RpcClient:
             self._open.pop(request_id, None)
             if result.done() and not result.cancelled():
                 result.exception()  # Mark it as retrieved, in case the write failed first.
+
+    def next_id(self) -> int:
+        """Return an id for a request whose response the caller takes itself."""
+        self._last_id += 1
+        return self._last_id
 
     async def ask(self, method: str, params: dict[str, Any], timeout: float, kind: type[T]) -> T:
         """Do the same and decode the result. Raises AgentError `agent_protocol` if it has another shape."""

@@ -39,6 +39,8 @@ class Capabilities(WireStruct, omit_defaults=False):
     """The agent can work in directories besides the session's own."""
     terminal: bool = False
     """The agent's own interface can have the conversation, in a person's terminal (`farsteer run`)."""
+    does_unasked: tuple[str, ...] = ()
+    """What the agent does without asking, in words, although the permission mode says that it asks."""
     options: tuple[str, ...] = ()
     """The fields of a creation that only some agents use and this one does, such as `claudeAgent`."""
     model_modes: tuple[str, ...] = ()

@@ -13,8 +13,8 @@ from farsteer.agents.codex.decisions import Decision, command_decisions, file_de
 from farsteer.agents.codex.items import changes_title, command_title, unwrapped
 from farsteer.agents.codex.protocol import FileChangeItem, Request, RequestId, encode_error, encode_result
 from farsteer.agents.codex.settings import SettingsTracker
-from farsteer.agents.codex.workspace import is_inside
 from farsteer.agents.turns import TurnOutput
+from farsteer.agents.workspace import is_inside
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import Conflict, ErrorCode

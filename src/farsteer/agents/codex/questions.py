@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from farsteer.agents.forms import field_question, field_value, form_fields
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Option, OptionKind, Outcome, Question
 from farsteer.core.clock import now_ms
 from farsteer.core.ids import new_id
 from farsteer.core.modes import ToolKind
 from farsteer.core.text import clean_line
 from farsteer.core.wire import WireStruct, decode
-from farsteer.jsonrpc.messages import as_object
 
 ACCEPTED: dict[str, Any] = {"action": "accept", "content": {}, "_meta": None}
 DECLINED: dict[str, Any] = {"action": "decline", "content": None, "_meta": None}
@@ -104,12 +104,12 @@ def elicitation(params: msgspec.Raw, turn_id: str | None) -> Form:
     request = decode(params, _ElicitationParams)
     meta = request.meta or {}
     title = clean_line(f"{request.server_name}: {request.message}", _TITLE_CHARS)
-    properties = _properties(request.requested_schema)
+    properties = form_fields(request.requested_schema)
     if request.mode == "url" or (request.mode in _FORMS and not properties):
         return _consent(request, title, meta, turn_id)
     if request.mode not in _FORMS:
         raise NotUnderstood(f"a question of the mode {request.mode}")
-    asked = [_field_question(name, schema) for name, schema in properties.items()]
+    asked = [field_question(name, schema) for name, schema in properties.items()]
     approval = Approval(
         id=new_id(), kind=ApprovalKind.QUESTION, title=title, created_at=now_ms(), turn_id=turn_id,
         tool=f"mcp__{request.server_name}", tool_kind=ToolKind.OTHER, questions=tuple(asked), meta=meta or None,
@@ -120,7 +120,7 @@ def elicitation(params: msgspec.Raw, turn_id: str | None) -> Form:
             return _CANCELLED if answer.outcome is Outcome.ABORT else DECLINED
         given = answer.answers or {}
         content = {
-            name: _field_value(schema, given[name]) for name, schema in properties.items() if name in given
+            name: field_value(schema, given[name]) for name, schema in properties.items() if name in given
         }
         return {"action": "accept", "content": content, "_meta": None}
 
@@ -169,60 +169,3 @@ def _consent(request: _ElicitationParams, title: str, meta: dict[str, Any], turn
         return {**ACCEPTED, "_meta": {"persist": scope} if scope else None}
 
     return Form(approval, result, is_tool)
-
-
-def _properties(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]]:
-    found = (schema or {}).get("properties")
-    if not isinstance(found, dict):
-        return {}
-    return {name: one for name, one in cast("dict[str, Any]", found).items() if isinstance(one, dict)}
-
-
-def _field_question(name: str, schema: dict[str, Any]) -> Question:
-    text = str(schema.get("title") or name)
-    if schema.get("description"):
-        text = f"{text}: {schema['description']}"
-    choices = _choices(schema)
-    return Question(
-        id=name,
-        text=text,
-        choices=tuple(choices),
-        multiple=schema.get("type") == "array",
-        free_text=not choices,
-    )
-
-
-def _choices(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the value of each choice by its title."""
-    if schema.get("type") == "boolean":
-        return {"Yes": True, "No": False}
-    source = schema.get("items") if schema.get("type") == "array" else schema
-    entries = cast("dict[str, Any]", source) if isinstance(source, dict) else {}
-    titled = entries.get("oneOf") or entries.get("anyOf")
-    if isinstance(titled, list):
-        found = [as_object(one) or {} for one in cast("list[Any]", titled)]
-        return {str(one.get("title") or one.get("const")): one.get("const") for one in found}
-    values = entries.get("enum")
-    if not isinstance(values, list):
-        return {}
-    names = entries.get("enumNames")
-    titles = cast("list[Any]", names) if isinstance(names, list) else []
-    listed = cast("list[Any]", values)
-    return {
-        str(title): value
-        for title, value in zip(titles if len(titles) == len(listed) else listed, listed, strict=True)
-    }
-
-
-def _field_value(schema: dict[str, Any], given: list[str]) -> Any:
-    choices = _choices(schema)
-    values = [choices.get(text, text) for text in given]
-    if schema.get("type") == "array":
-        return values
-    value = values[0] if values else ""
-    if schema.get("type") in ("integer", "number") and isinstance(value, str):
-        try:
-            return int(value) if schema["type"] == "integer" else float(value)
-        except ValueError:
-            return value
-    return value

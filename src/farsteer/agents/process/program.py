@@ -54,10 +54,12 @@ class AgentProgram:
         places = (str(Path.home() / place) for place in self.places)
         return next((found for place in (self.name, *places) if (found := shutil.which(place))), None)
 
-    async def find_version(self, path: str) -> str | None:
-        """Return None if the program does not answer in time."""
+    async def find_version(self, path: str, *, may_ask: bool = True) -> str | None:
+        """Return None if the program does not answer in time, or may not be asked and no package tells."""
         key = _file_identity(path)
-        version = _versions.get(key) or self._packaged_version(key[0]) or await self._ask_version(path)
+        version = _versions.get(key) or self._packaged_version(key[0])
+        if version is None and may_ask:
+            version = await self._ask_version(path)
         if version is not None:
             _versions[key] = version
         return version
@@ -65,7 +67,7 @@ class AgentProgram:
     def version_warning(self, version: str | None) -> str | None:
         """Return a warning about a version that is newer than the tested one."""
         tested = self.tested_version
-        if version is None or tested is None or _numbers(version) <= _numbers(tested):
+        if version is None or tested is None or version_numbers(version) <= version_numbers(tested):
             return None
         return f"{self.title} {version} is newer than {tested}, the version that Farsteer was tested with"
 
@@ -104,5 +106,6 @@ def _file_identity(path: str) -> tuple[str, int, int]:
     return os.path.realpath(path), status.st_mtime_ns, status.st_size
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return a version as numbers to compare."""
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("-")[0])[:3])

@@ -39,8 +39,12 @@ class Forks:
 
         async def make_spec() -> SessionSpec:
             row = await self._store.get_session(namespace, session_id)
-            if not (await self._machines.capabilities(row)).fork:
+            can = await self._machines.capabilities(row)
+            if not can.fork:
                 raise NotCapable("this agent cannot fork a conversation")
+            if request.seq is not None and not can.rewind:
+                # It has no anchors, so that it would take over what comes after the copy too.
+                raise NotCapable("this agent forks whole conversations only", field="seq")
             if row.state.native_id is None or not row.state.registered:
                 raise Conflict("there is nothing to fork yet: the agent has no conversation")
             last_seq = row.seq if request.seq is None else await self._last_copied_seq(row, request.seq)
