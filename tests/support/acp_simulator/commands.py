@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from farsteer.core.ids import new_id
 from tests.support.acp_simulator.turn import Turn, TurnOver
@@ -56,7 +57,9 @@ async def _recall(turn: Turn, argument: str) -> None:
 
 @command("transcript", "repeats all messages so far")
 async def _transcript(turn: Turn, argument: str) -> None:
-    said = [text for one in turn.session.turns for text in (one.text, *(update["text"] for update in one.updates))]
+    said = [
+        text for one in turn.session.turns for text in (one.text, *(update["text"] for update in one.updates))
+    ]
     await turn.say("\n".join(said) or "nothing")
 
 
@@ -69,10 +72,11 @@ async def _run(turn: Turn, argument: str) -> None:
 @command("read", "reads a file without asking, and shows it")
 async def _read(turn: Turn, argument: str) -> None:
     call = f"call_{new_id()}"
-    with open(argument) as file:
-        text = file.read()
+    text = await asyncio.to_thread(Path(argument).read_text)
     content = [{"type": "content", "content": {"type": "text", "text": text}}]
-    await turn.update("tool_call", toolCallId=call, title="Read", kind="read", status="completed", content=content)
+    await turn.update(
+        "tool_call", toolCallId=call, title="Read", kind="read", status="completed", content=content
+    )
 
 
 @command("write", "writes a file: its name and its text")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from farsteer.core.ids import new_id
@@ -92,7 +92,9 @@ class Simulator:
         elif method in self._methods:
             await self._answer(message)
         else:
-            await self._send({"id": message["id"], "error": {"code": _NO_METHOD, "message": "Method not found"}})
+            await self._send(
+                {"id": message["id"], "error": {"code": _NO_METHOD, "message": "Method not found"}}
+            )
 
     async def _answer(self, message: Json) -> None:
         try:
@@ -165,7 +167,9 @@ class Simulator:
                     "availableModels": [{"modelId": one, "name": one} for one in _MODELS],
                 },
             }  # fmt: skip
-        grouped = [{"group": "all", "name": "All", "options": [{"value": one, "name": one} for one in _MODELS]}]
+        grouped = [
+            {"group": "all", "name": "All", "options": [{"value": one, "name": one} for one in _MODELS]}
+        ]
         return {"configOptions": [
             _select("mode", "mode", given["mode"], [{"value": one, "name": one} for one in modes]),
             _select("model", "model", given["model"], grouped),
@@ -212,7 +216,7 @@ class Simulator:
         listed = [
             {
                 "sessionId": one.id, "cwd": one.cwd, "title": one.turns[0].text if one.turns else None,
-                "updatedAt": datetime.fromtimestamp(one.updated_at, timezone.utc).isoformat(),
+                "updatedAt": datetime.fromtimestamp(one.updated_at, UTC).isoformat(),
             }
             for one in page
             if params.get("cwd") in (None, one.cwd)

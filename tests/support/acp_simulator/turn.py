@@ -47,8 +47,8 @@ class Turn:
     async def write_raw(self, line: bytes) -> None:
         await self._write(line)
 
-    async def update(self, kind: str, **fields: Any) -> None:
-        update = {"sessionUpdate": kind, **fields}
+    async def update(self, variant: str, **fields: Any) -> None:
+        update = {"sessionUpdate": variant, **fields}
         await self.write(
             {"method": "session/update", "params": {"sessionId": self.session.id, "update": update}}
         )

@@ -67,6 +67,8 @@ class SessionSettings:
         self._effort = effort
         self._native_mode: str | None = None
         self._modes: tuple[str, ...] = ()
+        self._has_modes = False
+        """The agent has announced `modes`."""
         self._models: tuple[str, ...] = ()
         self._selections: tuple[Selection, ...] = ()
 
@@ -90,6 +92,7 @@ class SessionSettings:
         if opened.modes is not None:
             self._modes = tuple(mode.id for mode in opened.modes.available_modes)
             self._native_mode = opened.modes.current_mode_id
+            self._has_modes = True
         if opened.models is not None:
             self._models = tuple(model.model_id for model in opened.models.available_models)
         if opened.config_options is not None:
@@ -98,7 +101,7 @@ class SessionSettings:
     def handle_options(self, options: list[dict[str, Any]]) -> ModeUpdate | None:
         """Take the configuration options. Returns the permission mode if the agent has changed it by itself."""
         self._selections = tuple(found for option in options if (found := _selection(option)) is not None)
-        selection = self._selection(_MODE)
+        selection = self._mode_selection()
         if selection is None or selection.current is None:
             return None
         first, self._modes = self._native_mode is None, selection.values
@@ -154,14 +157,14 @@ class SessionSettings:
         if wanted is None or wanted == self._native_mode:
             return []
         self._native_mode = wanted
-        selection = self._selection(_MODE)
+        selection = self._mode_selection()
         if selection is not None and wanted in selection.values:
             return [_option_change(selection, wanted, is_mode=True)]
         return [Change("session/set_mode", {"modeId": wanted})]
 
     def check_mode(self) -> None:
         """Raise AgentError if the agent says that it has another mode than the one it was told to change to."""
-        selection = self._selection(_MODE)
+        selection = self._mode_selection()
         if selection is not None and selection.current not in (None, self._native_mode):
             raise AgentError(
                 f"{self._title} is in its mode {selection.current}, and not in {self._native_mode}",
@@ -205,6 +208,13 @@ class SessionSettings:
             f" {', '.join(self._modes)}",
             code=ErrorCode.AGENT_PROTOCOL,
         )
+
+    def _mode_selection(self) -> Selection | None:
+        """Return the option for the agent's mode. Beside `modes`, one of the same category may mean something else."""
+        selection = self._selection(_MODE)
+        if selection is not None and self._has_modes and self._names.ask not in selection.values:
+            return None
+        return selection
 
     def _selection(self, of: tuple[str, set[str]]) -> Selection | None:
         category, ids = of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from getpass import getpass
@@ -22,10 +23,12 @@ from farsteer.cli.exit_codes import SUCCESS
 from farsteer.cli.terminal.text import facts_table, table
 from farsteer.client.config import home_dir
 from farsteer.core.capabilities import AgentInfo, Capabilities
-from farsteer.core.errors import BadRequest
+from farsteer.core.errors import BadRequest, Conflict, NotFound, Unavailable
 from farsteer.core.text import printable_json
 from farsteer.core.wire import to_builtins
-from farsteer.storage.home import prepare_home
+from farsteer.storage.home import prepare_home, write_secret
+
+_REGISTRY_SECONDS = 20.0
 
 DESCRIPTION = """\
 List the agents of this machine and how to install the missing ones. With NAME,
@@ -35,6 +38,10 @@ type to it. --all lists the agents of every machine of the hub instead.
 `login NAME` stores the key of a model provider in the home directory, where only
 you can read it. It asks for the key, or reads it from standard input. `logout
 NAME` deletes it. A key in the environment of the runner is used first.
+
+`add ID` adds an agent of the official registry of the Agent Client Protocol. It
+writes a description of it into the home directory, and installs nothing.
+--registry FILE reads the registry from a file. `remove ID` removes it again.
 """
 
 EXAMPLES = """\
@@ -42,15 +49,21 @@ EXAMPLES = """\
   farsteer agents demo
   farsteer agents --all
   farsteer agents login glm
+  farsteer agents add auggie --registry registry.json
 """
 
 
 def agents_command(argv: Sequence[str]) -> int:
     parser = context.command_parser("agents", DESCRIPTION, EXAMPLES)
     context.add_hub_option(parser)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="describe this agent; or `login`, `logout`")
     parser.add_argument(
-        "provider", nargs="?", metavar="PROVIDER", help="the model provider to log in to or out of"
+        "name", nargs="?", metavar="NAME", help="describe this agent; or `login`, `logout`, `add`, `remove`"
+    )
+    parser.add_argument(
+        "provider", nargs="?", metavar="ID", help="the model provider to log in to, or the agent to add"
+    )
+    parser.add_argument(
+        "--registry", type=Path, metavar="FILE", help="`add` reads the registry from this file"
     )
     parser.add_argument("--all", action="store_true", help="list the agents of every machine of the hub")
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
@@ -63,6 +76,12 @@ def agents_command(argv: Sequence[str]) -> int:
             parser.error(f"name a model provider: farsteer agents {arguments.name} PROVIDER")
         change = _login if arguments.name == "login" else _logout
         return change(home, arguments.provider)
+    if arguments.name in ("add", "remove"):
+        if arguments.provider is None:
+            parser.error(f"name an agent: farsteer agents {arguments.name} ID")
+        if arguments.name == "add":
+            return _add(home, arguments.provider, arguments.registry)
+        return _remove(home, arguments.provider)
     if arguments.provider is not None:
         parser.error(f"unrecognized arguments: {arguments.provider}")
     if arguments.name is not None:
@@ -88,6 +107,53 @@ def _logout(home: Path, name: str) -> int:
         else f"no key of {provider.title} is stored"
     )
     return SUCCESS
+
+
+def _add(home: Path, agent_id: str, registry: Path | None) -> int:
+    from farsteer.agents.catalog.acp_registry import find_agent, to_toml
+    from farsteer.agents.catalog.definition import agent_file
+
+    path = agent_file(home, agent_id)
+    if agent_id in AgentRegistry(home).names():
+        raise Conflict(f"there is an agent {agent_id} already: `farsteer agents {agent_id}` shows it")
+    definition = find_agent(_read_registry(registry), agent_id)
+    prepare_home(home)
+    prepare_home(path.parent)
+    write_secret(path, to_toml(definition).encode())
+    print(f"added {agent_id}, which runs: {shlex.join(definition.command)}")
+    print(f"{path} describes it. A runner that runs finds it when it starts again.")
+    return SUCCESS
+
+
+def _remove(home: Path, agent_id: str) -> int:
+    from farsteer.agents.catalog.definition import agent_file
+
+    try:
+        agent_file(home, agent_id).unlink()
+    except FileNotFoundError:
+        raise NotFound(f"no agent {agent_id!r} was added here") from None
+    print(f"removed {agent_id}")
+    return SUCCESS
+
+
+def _read_registry(file: Path | None) -> bytes:
+    from farsteer.agents.catalog.acp_registry import ADDRESS, MAX_BYTES
+
+    if file is not None:
+        try:
+            with file.open("rb") as content:
+                return content.read(MAX_BYTES)
+        except OSError as error:
+            raise BadRequest(f"cannot read {file}: {error.strerror}") from None
+    import httpx
+
+    try:
+        answer = httpx.get(ADDRESS, timeout=_REGISTRY_SECONDS, follow_redirects=True).raise_for_status()
+    except httpx.HTTPError as error:
+        raise Unavailable(
+            f"the registry cannot be reached: {error}. Download {ADDRESS} elsewhere and name it with --registry FILE"
+        ) from None
+    return answer.content[:MAX_BYTES]
 
 
 def _provider(home: Path, name: str) -> Provider:
@@ -162,6 +228,7 @@ def _describe(info: AgentInfo) -> str:
         "note": info.warning or "",
         "models": ", ".join(info.models),
         "can": _capability_names(info.capabilities),
+        "unasked": "; ".join(info.capabilities.does_unasked),
         "options": ", ".join(info.capabilities.options),
     }
     return facts_table(facts, get_terminal_size().columns)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from farsteer import __version__
 from farsteer.agents.providers.provider import provider_names
-from farsteer.agents.registry import PREFERENCE, AgentRegistry
+from farsteer.agents.registry import CATALOG, AgentRegistry
 from farsteer.cli import context
 from farsteer.cli.exit_codes import FAILURE, SUCCESS
 from farsteer.cli.terminal.text import Style, StyledText, print_styled
@@ -78,7 +78,7 @@ class Grade(StrEnum):
     FAIL = "FAIL"
 
 
-_WITH_LOGIN = frozenset(PREFERENCE) - {"demo"}
+_WITH_LOGIN = frozenset({"claude", "codex", "droid"})
 
 _STYLES = {Grade.OK: Style.GOOD, Grade.NOTE: Style.DIM, Grade.WARN: Style.ASK, Grade.FAIL: Style.BAD}
 
@@ -441,6 +441,7 @@ def check_port(port: int) -> Check:
 async def check_agents(home: Path) -> AsyncIterator[Check]:
     registry = AgentRegistry(home)
     providers, without_key, without_cli = provider_names(home), list[str](), list[str]()
+    missing: list[str] = []
     for name in registry.names():
         try:
             info = await registry.adapter(name).detect()
@@ -450,6 +451,8 @@ async def check_agents(home: Path) -> AsyncIterator[Check]:
         named = f"agent {info.name} {info.version or ''}".rstrip()
         if not info.available and name in providers:
             without_cli.append(name)
+        elif not info.available and name in CATALOG:
+            missing.append(name)
         elif not info.available:
             reason = info.reason or "not installed"
             yield Check(Grade.NOTE, f"agent {info.name}: {reason}", info.install or "")
@@ -464,6 +467,9 @@ async def check_agents(home: Path) -> AsyncIterator[Check]:
             yield Check(Grade.OK, f"{named} has a key")
         else:
             yield Check(Grade.OK, f"{named} is logged in" if name in _WITH_LOGIN else named)
+    if missing:
+        names = ", ".join(missing)
+        yield Check(Grade.NOTE, f"further agents that can be installed: {names}", "farsteer agents NAME")
     if without_cli:
         names = ", ".join(without_cli)
         yield Check(Grade.NOTE, f"model providers that need Claude Code: {names}")
