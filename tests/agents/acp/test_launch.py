@@ -82,7 +82,9 @@ async def test_every_permission_mode_means_what_it_means_for_every_agent(start: 
     }
 
 
-async def test_an_edit_outside_of_the_directory_is_asked_for_in_every_mode_but_the_freest(start: Start) -> None:
+async def test_an_edit_outside_of_the_directory_is_asked_for_in_every_mode_but_the_freest(
+    start: Start,
+) -> None:
     harness = start()
     agent = await harness.launch(harness.plan(mode=PermissionMode.SAFE_YOLO))
     outside = harness.directory.parent / "outside.txt"
@@ -122,7 +124,9 @@ async def test_an_unknown_mode_of_the_agent_counts_as_the_loosest_and_is_put_bac
 
 
 @pytest.mark.parametrize("faults", [(), ("old_settings",)])
-async def test_model_and_effort_change_in_both_forms_of_settings(start: Start, faults: tuple[str, ...]) -> None:
+async def test_model_and_effort_change_in_both_forms_of_settings(
+    start: Start, faults: tuple[str, ...]
+) -> None:
     harness = start(*faults)
     agent = await harness.launch()
     assert harness.adapter.models == ("sim-1", "sim-2")
@@ -307,12 +311,10 @@ async def test_a_file_is_written_when_a_person_allows_it(start: Start) -> None:
     harness = start(client_files=True)
     agent = await harness.launch()
     path = harness.directory / "a.txt"
-    for outcome in (Outcome.DENIED, Outcome.APPROVED):
-        turn = await agent.send(
-            f"call fs/write_text_file {json.dumps({'path': str(path), 'content': 'text'})}"
-        )
-        asked = len([one for one in agent.outputs_of(ApprovalAsked)]) or 1
-        approval = (await agent.wait_for_approvals(asked if outcome is Outcome.DENIED else asked + 1))[-1]
+    message = f"call fs/write_text_file {json.dumps({'path': str(path), 'content': 'text'})}"
+    for count, outcome in enumerate((Outcome.DENIED, Outcome.APPROVED), 1):
+        turn = await agent.send(message)
+        approval = (await agent.wait_for_approvals(count))[-1]
         assert not path.exists()
         await agent.answer(approval, outcome)
         await agent.wait_for_end(turn)
@@ -332,7 +334,9 @@ async def test_a_read_only_session_writes_and_runs_nothing_for_the_agent(start: 
 async def test_a_terminal_runs_a_command_and_keeps_its_output(start: Start) -> None:
     harness = start(client_terminals=True)
     agent = await harness.launch(harness.plan(mode=PermissionMode.YOLO))
-    made = await call(agent, "terminal/create", command="/bin/sh", args=["-c", "echo out; echo err >&2; exit 3"])
+    made = await call(
+        agent, "terminal/create", command="/bin/sh", args=["-c", "echo out; echo err >&2; exit 3"]
+    )
     ended = await call(agent, "terminal/wait_for_exit", **made)
     assert ended == {"exitCode": 3, "signal": None}
     assert await call(agent, "terminal/output", **made) == {

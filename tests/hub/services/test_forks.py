@@ -85,6 +85,16 @@ async def test_an_agent_without_anchors_takes_over_everything_rather_than_nothin
     assert spec_of(runner).fork == Fork(session_id=source, seq=4, native_id="native", copied=4)
 
 
+async def test_an_agent_that_forks_whole_conversations_only_refuses_a_fork_at_a_message(hub: Hub) -> None:
+    whole = AgentInfo(
+        name="demo", title="Demo", available=True, capabilities=Capabilities(resume=True, fork=True)
+    )
+    async with ScriptedRunner(hub, info=machine(agents=(whole,))) as runner:
+        source = await registered(hub, runner, *turn("one"), *turn("two"))
+        assert await refused(hub, source, seq=6) == (422, "this agent forks whole conversations only")
+        await fork(hub, source)
+
+
 async def test_clients_get_one_new_session_and_its_log_continues_after_the_copy(
     hub: Hub, runner: ScriptedRunner
 ) -> None:
