@@ -181,7 +181,7 @@ def _note(info: AgentInfo) -> str:
         reason = info.reason or "not installed"
         # The end of a long note is cut off.
         return f"install: {info.install} ({reason})" if info.install else reason
-    return f"not logged in: {info.login}" if info.login else info.warning or info.title
+    return f"log in: {info.login}" if info.login else info.warning or info.title
 
 
 async def _list_hub(arguments: argparse.Namespace) -> int:
