@@ -23,7 +23,7 @@ _CLIENT_INFO = {"name": "farsteer", "title": "Farsteer", "version": __version__}
 _OPENING = frozenset({"session/load", "session/resume", "session/fork", "session/delete"})
 _MISSING = (
     "not found", "no previous session", "does not exist", "unknown session", "no such session", "no conversation",
-    "no session",
+    "no session", "invalid session identifier", "opencode service failure",
 )  # fmt: skip
 """How agents say that they have no such session, besides with the protocol's own code."""
 _TEXT_CHARS = 500
