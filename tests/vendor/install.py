@@ -63,7 +63,7 @@ def install(pin: Pin, cache: Path = CACHE) -> Path:
     if place.is_dir():
         return program(pin, cache)
     cache.mkdir(parents=True, exist_ok=True)
-    with _lock(cache / f".{pin.id}.lock"):
+    with locked(cache / f".{pin.id}.lock"):
         if not place.is_dir():
             for abandoned in cache.glob(f".{pin.id}-*"):
                 shutil.rmtree(abandoned)
@@ -79,7 +79,7 @@ def install(pin: Pin, cache: Path = CACHE) -> Path:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -128,6 +128,8 @@ def _check(pin: Pin, folder: Path) -> None:
 
 
 def main(cache: Path = CACHE) -> int:
+    from tests.vendor.aider import installation as aider  # it uses this module
+
     failed = False
     for pin in PINS:
         known = program(pin, cache).exists()
@@ -140,6 +142,11 @@ def main(cache: Path = CACHE) -> int:
         else:
             took = "" if known else f", installed in {time.monotonic() - started:.0f} s"
             print(f"vendor: {pin.name} {pin.version} at {where}{took}", file=sys.stderr)
+    try:
+        print(f"vendor: aider {aider.version()} at {aider.install(cache)}", file=sys.stderr)
+    except InstallFailed as error:
+        failed = True
+        print(f"vendor: aider {aider.version()} is missing: {error}", file=sys.stderr)
     try:
         print(f"vendor: droid-sdk at {sdk_python(SDK)}", file=sys.stderr)
     except Unavailable as error:

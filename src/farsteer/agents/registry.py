@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 ENTRY_POINT_GROUP = "farsteer.adapters"
-PREFERENCE = ("claude", "codex", "droid", *CATALOG, "demo")
+PREFERENCE = ("claude", "codex", "droid", *CATALOG, "aider", "demo")
 """The built-in agents, best first. A session that names no agent gets the first one that is installed."""
 
 _BUILT_IN = {
     "claude": "farsteer.agents.claude.adapter:ClaudeAdapter",
     "codex": "farsteer.agents.codex.adapter:CodexAdapter",
     "droid": "farsteer.agents.droid.adapter:DroidAdapter",
+    "aider": "farsteer.agents.aider.adapter:AiderAdapter",
     "demo": "farsteer.agents.demo.adapter:DemoAdapter",
 }
 

@@ -1,0 +1,1 @@
+"""The adapter for aider: a worker in aider's own environment, and the lines that it speaks."""
