@@ -60,7 +60,7 @@ class PendingApprovals:
         self._open.clear()
 
     def _leads_outside(self, ask: Ask) -> bool:
-        """Return whether it changes a file outside of the directory, which only a mode that allows everything allows."""
+        """Return whether it changes a file outside of the directory, and the mode does not allow everything."""
         return ask.kind is ToolKind.EDIT and not ask.inside and self.mode not in _EVERYTHING
 
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from farsteer.agents.process.program import AgentProgram
 
 ENVIRONMENT_NAMES = (
-    "AIDER_MODEL", "OPENAI_*", "ANTHROPIC_*", "GEMINI_*", "GOOGLE_*", "VERTEXAI_*", "DEEPSEEK_*", "OPENROUTER_*", "XAI_*",
-    "GROQ_*", "MISTRAL_*", "COHERE_*", "AZURE_*", "AWS_*", "OLLAMA_*", "LM_STUDIO_*", "FIREWORKS_*", "TOGETHERAI_*",
+    "AIDER_MODEL", "OPENAI_*", "ANTHROPIC_*", "GEMINI_*", "GOOGLE_*", "VERTEXAI_*", "DEEPSEEK_*", "OPENROUTER_*",
+    "XAI_*", "GROQ_*", "MISTRAL_*", "COHERE_*", "AZURE_*", "AWS_*", "OLLAMA_*", "LM_STUDIO_*", "FIREWORKS_*",
+    "TOGETHERAI_*",
 )  # fmt: skip
 INSTALL_COMMAND = "uv tool install --python 3.12 aider-chat"
 LOGIN = "set the API key of a provider, such as OPENAI_API_KEY, and a model with AIDER_MODEL"

@@ -179,8 +179,6 @@ class AiderLaunch(ProcessLaunch):
 
 def _to_error(method: str, failure: Failure) -> FarsteerError:
     match failure.data:
-        case "busy":
-            return Conflict(failure.message)
         case "not_capable":
             return NotCapable(failure.message)
         case "model_unknown":

@@ -1,7 +1,7 @@
 """The program that runs aider for Farsteer. It speaks JSON lines on its standard input and output.
 
 Farsteer starts it with the Python of aider's own environment, so it runs with Python 3.10 and imports nothing but the
-standard library and three files beside it. Only one of them, `worker_fence`, knows aider.
+standard library and four files beside it. Only one of them, `worker_fence`, knows aider.
 
 Nothing is done unasked: what aider wants to write, run or read is sent as `ask`, and done only if the answer allows it.
 The main thread runs aider; another one reads the input. An interrupt is SIGINT to the main thread.
@@ -10,20 +10,15 @@ The main thread runs aider; another one reads the input. An interrupt is SIGINT 
 from __future__ import annotations
 
 import base64
-import codecs
 import importlib.util
 import json
 import os
 import queue
-import select
-import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +26,22 @@ if TYPE_CHECKING:
     from farsteer.agents.aider.conversation import INTERRUPTED, Conversation, StartFailed
     from farsteer.agents.aider.worker_fence import FORMATS, Aider, Quiet, Refused, Unsupported
     from farsteer.agents.aider.worker_io import Interrupts, Wire
-else:
+    from farsteer.agents.aider.worker_shell import Shell
 
-    def _beside(name):
-        """Load a file of this directory. Farsteer itself cannot be imported here."""
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
 
-    for _name in ("conversation", "worker_fence", "worker_io"):
-        globals().update({name: value for name, value in vars(_beside(_name)).items() if name[0] != "_"})
+def _beside(name: str) -> dict[str, Any]:
+    """Return the public names of a file of this directory. Farsteer itself cannot be imported here."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
+
+
+if not TYPE_CHECKING:
+    for _file in ("conversation", "worker_fence", "worker_io", "worker_shell"):
+        globals().update(_beside(_file))
 
 Json = dict[str, Any]
 
@@ -56,8 +56,6 @@ _DEFAULT_MODELS = {
     "GEMINI_API_KEY": "gemini/gemini-2.5-pro", "OPENROUTER_API_KEY": "openrouter/anthropic/claude-sonnet-4",
 }  # fmt: skip
 """The model for the first key that is set, if none is named. Aider would ask the network."""
-_OUTPUT_CHARS = 100_000
-"""How much of a command's output is shown and given to the model."""
 _TEXT_CHARS = 500_000
 """How much of a file is shown in a diff."""
 _MAX_FILES = 5000
@@ -82,9 +80,8 @@ class Worker:
         self._thought: list[str] = []
         self._said: list[Json] = []
         self._failure: tuple[str, str] | None = None
-        self._anchor = ""
-        self._busy = False
-        self._command: subprocess.Popen[bytes] | None = None
+        self.anchor = ""
+        self._shell = Shell(os.getcwd())
 
     # -- the beginning
 
@@ -95,6 +92,9 @@ class Worker:
             return
         try:
             self._open(request)
+        except ValueError as failure:
+            self.wire.send("failed", reason="damaged", message=f"the stored conversation is damaged: {failure}")
+            return
         except (StartFailed, Refused) as failure:
             self.wire.send("failed", reason=failure.args[0], message=failure.args[1])
             return
@@ -161,14 +161,11 @@ class Worker:
                     self._interrupts.press()
                 case "set":
                     self._set(request)
-                case "prompt" if self._busy:
-                    self.wire.send("reply", id=request["id"], reason="busy", error="a turn is running")
                 case "prompt":
-                    self._busy = True
                     self._requests.put(request)
-        if self._command is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._command.pid, signal.SIGKILL)
+                case _:
+                    pass
+        self._shell.kill()
         os._exit(0)
 
     def _set(self, request: Json) -> None:
@@ -191,11 +188,10 @@ class Worker:
                 coder.summarize_end()
                 self._coder = self._build(coder.done_messages, coder.cur_messages, coder)
             self._attach(request)
-            self._anchor = request["anchor"]
-            self._conversation.append({"type": "prompt", "anchor": self._anchor, "text": request["text"]})
+            self.anchor = request["anchor"]
+            self._conversation.append({"type": "prompt", "anchor": self.anchor, "text": request["text"]})
         except Exception as error:  # noqa: BLE001
             reason, message = error.args if isinstance(error, Refused) else ("failed", f"aider: {error}")
-            self._busy = False
             self.wire.send("reply", id=request["id"], reason=reason, error=message)
             return
         self._said, self._failure = [], None
@@ -261,12 +257,11 @@ class Worker:
         coder, interrupted = self._coder, self._interrupts.requested
         reason, error = self._failure or ("end_turn", None)
         self._conversation.end_turn(
-            [*coder.done_messages, *coder.cur_messages], anchor=self._anchor, said=self._said,
+            [*coder.done_messages, *coder.cur_messages], anchor=self.anchor, said=self._said,
             files=sorted(coder.abs_fnames), readOnly=sorted(coder.abs_read_only_fnames),
         )  # fmt: skip
         self._answers.clear()
-        self._busy = False
-        self.wire.send("end", anchor=self._anchor, reason="cancelled" if interrupted else reason, error=error)
+        self.wire.send("end", anchor=self.anchor, reason="cancelled" if interrupted else reason, error=error)
 
     def fail(self, reason: str, message: str) -> None:
         """The turn ends with this error."""
@@ -275,8 +270,9 @@ class Worker:
     def _attach(self, request: Json) -> None:
         """Add the attachments to the chat, as files for reference."""
         folder = Path(self._folder) / "attachments" / self._conversation.id / uuid.uuid4().hex
-        for number, attached in enumerate(request.get("attachments") or ()):
-            name = os.path.basename(attached["name"]) or f"attachment-{number}"
+        attachments: list[Json] = request.get("attachments") or []
+        for number, attached in enumerate(attachments):
+            name = os.path.basename(str(attached["name"])) or f"attachment-{number}"
             content = base64.b64decode(attached["data"])
             if not attached["mimeType"].startswith("image/"):
                 try:
@@ -330,7 +326,7 @@ class Worker:
         message_id = self._message_id or f"m-{uuid.uuid4()}"
         if text.strip():
             self._said.append({"message": message_id, "text": text})
-            self.wire.send("message", message=message_id, text=text, anchor=self._anchor, partial=partial)
+            self.wire.send("message", message=message_id, text=text, anchor=self.anchor, partial=partial)
 
     def send_usage(self, coder: Any, sent: int, received: int, cost: float) -> None:
         usage, self._stream_usage = self._stream_usage, None
@@ -350,9 +346,7 @@ class Worker:
     def confirm(self, question: str, subject: str) -> bool:
         """Return the answer to a question of aider's."""
         kind = "read" if question.startswith("Add file") else "edit" if "create" in question else "other"
-        if self._ask(kind, question, {"question": question, "subject": subject}, subject or question):
-            return True
-        return False
+        return self._ask(kind, question, {"question": question, "subject": subject}, subject or question)
 
     def _ask(
         self, kind: str, tool: str, arguments: Json, title: str, call: str | None = None, **more: Any
@@ -441,41 +435,13 @@ class Worker:
             return None
         results, failed = "", False
         for command in commands:
-            code, output = self._run_command(call, command)
+            code, output = self._shell.run(
+                command, lambda text: self.wire.send("tool_output", call=call, text=text)
+            )
             failed = failed or code != 0
             results += f"Output from {command}\n{output}\n" if output else ""
         self.wire.send("tool_update", call=call, status="failed" if failed else "completed", partial=True)
         return results or None
-
-    def _run_command(self, call: str, command: str) -> tuple[int, str]:
-        process = self._command = subprocess.Popen(
-            ["/bin/sh", "-c", command], cwd=self._directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        output, decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
-        try:
-            while True:
-                if not select.select([process.stdout], [], [], 0.2)[0]:
-                    if process.poll() is not None:  # what it left in the background keeps the pipe open
-                        break
-                    continue
-                data = os.read(process.stdout.fileno(), 65536)
-                text = decoder.decode(data, final=not data)[: max(_OUTPUT_CHARS - len(output), 0)]
-                output += text
-                if text:
-                    self.wire.send("tool_output", call=call, text=text)
-                if not data:
-                    break
-            return process.wait(), output
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-        finally:
-            process.stdout.close()
-            self._command = None
 
 
 def _default_model() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from farsteer.agents.aider.worker import Worker
@@ -31,7 +31,8 @@ _HOOKS = {
         "add_rel_fname", "abs_root_path", "compute_costs_from_tokens", "summarize_end", "max_reflections",
     ),
     "io:InputOutput": (
-        "confirm_ask", "prompt_ask", "offer_url", "tool_error", "tool_warning", "tool_output", "read_text", "write_text",
+        "confirm_ask", "prompt_ask", "offer_url", "tool_error", "tool_warning", "tool_output", "read_text",
+        "write_text",
     ),
     "models:Model": ("send_completion", "set_reasoning_effort", "token_count"),
     "commands:Commands": ("run", "get_commands"),
@@ -43,6 +44,11 @@ _ENVIRONMENT = {
     "GIT_PYTHON_REFRESH": "quiet", "AIDER_ANALYTICS": "false",
 }  # fmt: skip
 """Keeps the libraries of aider from downloading and from reading `.env`."""
+
+
+def _untyped(value: Any) -> Any:
+    """Return the value: aider has no types."""
+    return value
 
 
 class Unsupported(Exception):
@@ -93,8 +99,9 @@ class _Talk(_Base):
             self._notice("warning", text)
 
     def read_text(self, filename: Any, silent: bool = False) -> Any:
-        known = None if self.overlay is None else self.overlay.get(str(filename))
-        return super().read_text(filename, silent) if known is None else known
+        if self.overlay is not None and str(filename) in self.overlay:
+            return self.overlay[str(filename)]
+        return _untyped(super().read_text(filename, silent))
 
     def write_text(self, filename: Any, content: str, *args: Any, **kwargs: Any) -> None:
         if self.overlay is not None:
@@ -124,7 +131,9 @@ class _Gate(_Base):
         self.io.worker.fail("max_tokens", f"{self.main_model.name} has reached a limit of tokens")
 
     def get_all_relative_files(self) -> list[str]:
-        return super().get_all_relative_files() if self.repo else self.io.worker.list_files()
+        if self.repo:
+            return _untyped(super().get_all_relative_files())
+        return cast("Worker", self.io.worker).list_files()
 
     def add_rel_fname(self, rel_fname: str) -> None:
         super().add_rel_fname(rel_fname)
@@ -153,7 +162,7 @@ class _Gate(_Base):
 
     def prepare_to_edit(self, edits: Any) -> Any:
         self.proposed = edits
-        return super().prepare_to_edit(edits)
+        return _untyped(super().prepare_to_edit(edits))
 
     def allowed_to_edit(self, path: str) -> bool:
         full = self.abs_root_path(path)
@@ -173,7 +182,7 @@ class _Gate(_Base):
         try:
             with suppress(Exception):
                 self.apply_edits(edits)
-            found = self.io.overlay.get(full)
+            found = cast("dict[str, str]", self.io.overlay).get(full)
         finally:
             self.io.overlay = None
         if found is None and not os.path.exists(full) and all(isinstance(edit[-1], str) for edit in edits):
@@ -182,12 +191,12 @@ class _Gate(_Base):
 
     def apply_updates(self) -> Any:
         try:
-            return super().apply_updates()
+            return _untyped(super().apply_updates())
         finally:
             self.io.worker.finish_edits()
 
     def handle_shell_commands(self, commands_str: str, group: Any) -> str | None:
-        return self.io.worker.run_commands(commands_str)
+        return cast("Worker", self.io.worker).run_commands(commands_str)
 
 
 class Quiet:
@@ -219,10 +228,10 @@ class Aider:
             missing = [hook for hook in hooks if not hasattr(owner, hook)]
             if missing:
                 raise Unsupported(f"its {kind} has no {missing[0]}")
-        litellm = import_module("litellm")
+        litellm: Any = import_module("litellm")
         litellm.suppress_debug_info = litellm.drop_params = litellm.disable_hf_tokenizer_download = True
         litellm.telemetry = False
-        self.models = import_module("aider.models")
+        self.models: Any = import_module("aider.models")
         known = self.models.model_info_manager
         known.cache_dir = Path(folder) / "aider"
         known.cache_file = known.cache_dir / "models.json"
@@ -230,8 +239,8 @@ class Aider:
         known.openrouter_manager = _Offline()
         known.fetch_openrouter_model_info = _Offline().get_model_info
         import_module("aider.repomap").RepoMap.TAGS_CACHE_DIR = str(known.cache_dir / "tags")
-        self.coders = import_module("aider.coders")
-        self.repo = import_module("aider.repo")
+        self.coders: Any = import_module("aider.coders")
+        self.repo: Any = import_module("aider.repo")
 
     def model(self, name: str, effort: str | None) -> Any:
         """Return a model. Raises Refused if it does not take the effort."""
@@ -253,7 +262,7 @@ class Aider:
         return type("Gated", (_Gate, base), {})
 
     def find_repo(self, talk: Any, directory: str) -> Any:
-        """Return the repository whose root the directory is. In a part of a repository aider would work outside of it."""
+        """Return the repository whose root the directory is. From below the root, aider would work on all of it."""
         with suppress(FileNotFoundError):
             repo = self.repo.GitRepo(talk, [], directory)
             if os.path.realpath(repo.root) == os.path.realpath(directory):

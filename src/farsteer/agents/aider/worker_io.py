@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,7 +35,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None, None, None]:
         self._held += 1
         try:
             yield
@@ -51,7 +51,7 @@ class Interrupts:
             self.requested = self._pending = False
 
     @contextmanager
-    def allowed(self) -> Iterator[None]:
+    def allowed(self) -> Generator[None, None, None]:
         """Let interrupts through. They are held again at the end."""
         try:
             self._held = 0
@@ -63,6 +63,7 @@ class Interrupts:
             self._held = 1
 
     def end(self) -> None:
+        self._held = 1
         with self._lock:
             self._over.set()
 
@@ -82,7 +83,7 @@ class Interrupts:
 
 
 class Wire:
-    """The lines from and to Farsteer. They have descriptors of their own: what aider and its commands print is apart."""
+    """The lines from and to Farsteer, on descriptors of their own: what aider prints is apart."""
 
     def __init__(self, interrupts: Interrupts) -> None:
         self.lines = os.fdopen(os.dup(0), "rb")
