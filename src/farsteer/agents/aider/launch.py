@@ -144,7 +144,8 @@ class AiderLaunch(ProcessLaunch):
         if hello.stored:
             self._register()
         self._output.add_event(CommandsUpdate(commands=hello.commands))
-        self._output.add_event(ModeUpdate(model=hello.model))
+        if self._plan.model is None:
+            self._output.add_event(ModeUpdate(model=hello.model))
         if not self._hello.done():
             self._hello.set_result(None)
 

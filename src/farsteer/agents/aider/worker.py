@@ -79,6 +79,7 @@ class Worker:
         self._streamed: list[str] = []
         self._thought: list[str] = []
         self._said: list[Json] = []
+        self._usage: Any = None
         self._failure: tuple[str, str] | None = None
         self.anchor = ""
         self._shell = Shell(os.getcwd())
@@ -93,7 +94,9 @@ class Worker:
         try:
             self._open(request)
         except ValueError as failure:
-            self.wire.send("failed", reason="damaged", message=f"the stored conversation is damaged: {failure}")
+            self.wire.send(
+                "failed", reason="damaged", message=f"the stored conversation is damaged: {failure}"
+            )
             return
         except (StartFailed, Refused) as failure:
             self.wire.send("failed", reason=failure.args[0], message=failure.args[1])
@@ -104,6 +107,8 @@ class Worker:
                 "failed", reason="unsupported", message=f"aider {version} is not supported: {failure}"
             )
             return
+        with suppress(OSError), open("/proc/self/comm", "w") as name:
+            name.write("aider")
         threading.Thread(target=self._read, daemon=True).start()
         while True:
             self._run_turn(self._requests.get())
@@ -113,10 +118,9 @@ class Worker:
         self._conversation = Conversation(self._folder, request["session"])
         self._conversation.open(request)
         self._aider = Aider(self._folder)
-        self._settings = {
-            "model": request.get("model") or _default_model(), "effort": request.get("effort"),
-            "readOnly": request["readOnly"],
-        }  # fmt: skip
+        model = request.get("model") or _default_model()
+        self._settings = {"model": model, "effort": request.get("effort"), "readOnly": request["readOnly"]}
+        self._drop_effort_if_refused(self._settings)
         self._talk = self._aider.talk(self)
         self._repo = self._aider.find_repo(self._talk, self._directory)
         self._coder = self._build(self._conversation.messages, [])
@@ -140,7 +144,8 @@ class Worker:
         preferred = model.edit_format if model.edit_format in FORMATS else FORMATS[0]
         coder = self._aider.coder_class("ask" if self._built["readOnly"] else preferred)(
             model, self._talk, repo=self._repo, use_git=self._repo is not None, auto_commits=False, dirty_commits=False,
-            map_tokens=None, done_messages=done, cur_messages=current, detect_urls=False, analytics=Quiet(self),
+            map_tokens=None, done_messages=done, cur_messages=current, detect_urls=False, auto_lint=False,
+            analytics=Quiet(self),
         )  # fmt: skip
         coder.root = self._directory
         if before is not None:
@@ -171,6 +176,8 @@ class Worker:
     def _set(self, request: Json) -> None:
         changed = {**self._settings, **request["settings"]}
         try:
+            if "effort" not in request["settings"]:
+                self._drop_effort_if_refused(changed)
             self._aider.model(changed["model"], changed["effort"])
         except Exception as error:  # noqa: BLE001
             reason, message = error.args if isinstance(error, Refused) else ("model_unknown", str(error))
@@ -178,6 +185,14 @@ class Worker:
             return
         self._settings = changed
         self.wire.send("reply", id=request["id"])
+
+    def _drop_effort_if_refused(self, settings: Json) -> None:
+        """Go on without an effort that the model does not take. Only whoever asks for the effort itself is refused."""
+        try:
+            self._aider.model(settings["model"], settings["effort"])
+        except Refused as refused:
+            settings["effort"] = None
+            self.wire.send("notice", level="warning", text=refused.args[1])
 
     # -- a turn
 
@@ -290,9 +305,9 @@ class Worker:
 
     def stream(self, completion: Any) -> Iterator[Any]:
         """Send what the model streams, and pass it on to aider."""
-        self._stream_usage: Any = None
+        self._usage = None
         for chunk in completion:
-            self._stream_usage = getattr(chunk, "usage", None) or self._stream_usage
+            self._usage = getattr(chunk, "usage", None) or self._usage
             delta = chunk.choices[0].delta if chunk.choices else None
             thought = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
             if thought:
@@ -328,17 +343,16 @@ class Worker:
             self._said.append({"message": message_id, "text": text})
             self.wire.send("message", message=message_id, text=text, anchor=self.anchor, partial=partial)
 
-    def send_usage(self, coder: Any, sent: int, received: int, cost: float) -> None:
-        usage, self._stream_usage = self._stream_usage, None
-        details = getattr(usage, "prompt_tokens_details", None)
-        cached = getattr(details, "cached_tokens", None) or 0
-        if usage is not None:
-            sent, received = usage.prompt_tokens, usage.completion_tokens
-            if coder.main_model.info.get("input_cost_per_token"):
-                cost = coder.compute_costs_from_tokens(sent, received, 0, 0)
+    def take_usage(self) -> Any:
+        """Return what the model has reported of its last answer, if anything."""
+        usage, self._usage = self._usage, None
+        return usage
+
+    def send_usage(self, model: Any, sent: int, received: int, cost: float, usage: Any) -> None:
+        cached = getattr(getattr(usage, "prompt_tokens_details", None), "cached_tokens", None) or 0
         self.wire.send(
-            "usage", input=sent - cached, output=received, cacheRead=cached, cost=cost or None,
-            model=coder.main_model.name, size=coder.main_model.info.get("max_input_tokens"), used=sent + received,
+            "usage", input=max(sent - cached, 0), output=received, cacheRead=cached, cost=cost or None,
+            model=model.name, size=model.info.get("max_input_tokens"), used=sent + received,
         )  # fmt: skip
 
     # -- what a person allows
@@ -375,11 +389,12 @@ class Worker:
 
     def show_added(self, name: str, path: str) -> None:
         """Show that the model now sees a file."""
-        text = _read_text(path)
+        call, text = uuid.uuid4().hex, _read_text(path)
         self.wire.send(
-            "tool", call=uuid.uuid4().hex, tool="add_file", kind="read", title=f"Add {name} to the chat",
-            input={"path": name}, status="completed", path=path, text=text and text[:_TEXT_CHARS],
+            "tool", call=call, tool="add_file", kind="read", title=f"Add {name} to the chat", input={"path": name},
+            status="in_progress", path=path,
         )  # fmt: skip
+        self.wire.send("tool_update", call=call, status="completed", text=text and text[:_TEXT_CHARS])
 
     def ask_edit(self, name: str, path: str, proposed: str | None) -> bool:
         old, call, inside = _read_text(path), uuid.uuid4().hex, self._is_inside(path)

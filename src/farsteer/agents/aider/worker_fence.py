@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _HOOKS = {
         "send_message", "send", "init_before_message", "check_for_file_mentions", "prepare_to_edit", "allowed_to_edit",
         "apply_updates", "handle_shell_commands", "show_send_output_stream", "check_and_open_urls", "check_for_urls",
         "keyboard_interrupt", "show_exhausted_error", "calculate_and_show_tokens_and_cost", "get_all_relative_files",
-        "add_rel_fname", "abs_root_path", "compute_costs_from_tokens", "summarize_end", "max_reflections",
+        "add_rel_fname", "abs_root_path", "summarize_end", "max_reflections",
     ),
     "io:InputOutput": (
         "confirm_ask", "prompt_ask", "offer_url", "tool_error", "tool_warning", "tool_output", "read_text",
@@ -152,13 +153,14 @@ class _Gate(_Base):
 
     def calculate_and_show_tokens_and_cost(self, messages: Any, completion: Any = None) -> None:
         sent, received, cost = self.message_tokens_sent, self.message_tokens_received, self.message_cost
-        super().calculate_and_show_tokens_and_cost(messages, completion)
-        self.io.worker.send_usage(
-            self,
-            self.message_tokens_sent - sent,
-            self.message_tokens_received - received,
-            self.message_cost - cost,
+        worker = cast("Worker", self.io.worker)
+        # aider itself only estimates what was streamed.
+        usage = worker.take_usage()
+        super().calculate_and_show_tokens_and_cost(
+            messages, SimpleNamespace(usage=usage) if usage else completion
         )
+        sent, received = self.message_tokens_sent - sent, self.message_tokens_received - received
+        worker.send_usage(self.main_model, sent, received, self.message_cost - cost, usage)
 
     def prepare_to_edit(self, edits: Any) -> Any:
         self.proposed = edits
@@ -264,7 +266,7 @@ class Aider:
     def find_repo(self, talk: Any, directory: str) -> Any:
         """Return the repository whose root the directory is. From below the root, aider would work on all of it."""
         with suppress(FileNotFoundError):
-            repo = self.repo.GitRepo(talk, [], directory)
+            repo = self.repo.GitRepo(talk, [], directory, os.path.join(directory, ".aiderignore"))
             if os.path.realpath(repo.root) == os.path.realpath(directory):
                 return repo
         return None

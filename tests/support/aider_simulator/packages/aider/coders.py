@@ -13,10 +13,12 @@ class Coder:
 
     def __init__(
         self, main_model, io, repo=None, use_git=True, auto_commits=True, dirty_commits=True, map_tokens=1024,
-        done_messages=None, cur_messages=None, detect_urls=True, analytics=None,
+        done_messages=None, cur_messages=None, detect_urls=True, auto_lint=True,
+        analytics=None,
     ):  # fmt: skip
         assert not auto_commits, "nothing is committed unasked"
         assert not dirty_commits, "nothing is committed unasked"
+        assert not auto_lint, "nothing of the project is run unasked"
         assert not detect_urls, "nothing is fetched unasked"
         assert analytics is not None, "nobody is told"
         self.main_model, self.io, self.repo = main_model, io, repo
@@ -57,7 +59,10 @@ class Coder:
         if self.partial_response_content:
             self.cur_messages += [{"role": "assistant", "content": self.partial_response_content}]
         if interrupted:
-            self.cur_messages += [{"role": "user", "content": "^C"}, {"role": "assistant", "content": "I see."}]
+            self.cur_messages += [
+                {"role": "user", "content": "^C"},
+                {"role": "assistant", "content": "I see."},
+            ]
             return
         edited = self.apply_updates()
         if edited:
@@ -66,7 +71,10 @@ class Coder:
         for command in self.shell_commands:
             output = self.handle_shell_commands(command, None)
             if output:
-                self.cur_messages += [{"role": "user", "content": output}, {"role": "assistant", "content": "Ok"}]
+                self.cur_messages += [
+                    {"role": "user", "content": output},
+                    {"role": "assistant", "content": "Ok"},
+                ]
 
     def send(self, messages, model=None, functions=None):
         try:
@@ -114,9 +122,6 @@ class Coder:
     def summarize_end(self):
         pass
 
-    def compute_costs_from_tokens(self, sent, received, written, read):
-        return sent * 0.001
-
     def get_edits(self):
         return []
 
@@ -128,7 +133,9 @@ class Coder:
     def _replaced(self, *args, **kwargs):
         raise AssertionError("the worker must replace this")
 
-    allowed_to_edit = handle_shell_commands = check_and_open_urls = check_for_urls = keyboard_interrupt = _replaced
+    allowed_to_edit = handle_shell_commands = check_and_open_urls = check_for_urls = keyboard_interrupt = (
+        _replaced
+    )
     show_exhausted_error = _replaced
 
 
@@ -151,4 +158,4 @@ class EditBlockCoder(Coder):
             self.io.write_text(full, before.replace(old, new, 1) if old else before + new)
 
 
-__all__ = [AskCoder, Coder, EditBlockCoder]  # noqa: PLE0604 - as in aider: the classes themselves
+globals()["__all__"] = [AskCoder, Coder, EditBlockCoder]  # as in aider, the classes themselves

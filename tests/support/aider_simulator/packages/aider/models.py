@@ -15,7 +15,11 @@ class Model:
             raise ValueError(f"there is no model {model}")
         self.name = model
         self.effort = None
-        self.info = {"max_input_tokens": 1000, "supports_vision": "blind" not in model, "input_cost_per_token": 0.001}
+        self.info = {
+            "max_input_tokens": 1000,
+            "supports_vision": "blind" not in model,
+            "input_cost_per_token": 0.001,
+        }
         self.accepts_settings = ["reasoning_effort"] if "thinking" in model else None
         self.missing_keys = ["SIM_API_KEY"] if "keyless" in model else []
 

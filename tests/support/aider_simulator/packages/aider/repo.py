@@ -2,7 +2,7 @@
 
 
 class GitRepo:
-    def __init__(self, io, fnames, git_dname) -> None:
+    def __init__(self, io, fnames, git_dname, aider_ignore_file=None) -> None:
         raise FileNotFoundError
 
     def get_tracked_files(self):

@@ -159,7 +159,15 @@ def _unknown(coder, messages, argument):
 
 @command("garbage")
 def _garbage(coder, messages, argument):
-    for line in (b"Traceback\n", b"{\n", b"[]\n", b"null\n", b"\xff\xfe\n", b'{"type": "message"}\n', b'{"type": 5}\n'):
+    for line in (
+        b"Traceback\n",
+        b"{\n",
+        b"[]\n",
+        b"null\n",
+        b"\xff\xfe\n",
+        b'{"type": "message"}\n',
+        b'{"type": 5}\n',
+    ):
         coder.io.worker.wire.write(line)
     coder.io.worker.wire.send("reply", id=99)
     yield from say("Sorry.")
