@@ -138,3 +138,4 @@ lock: .venv/.uv ## recompile requirements/*.txt (UPGRADE=--upgrade takes newer v
 	@$(LOCK) pyproject.toml --group dev --constraints requirements/runtime.txt --output-file requirements/dev.txt
 	@echo uv | $(LOCK) - --no-annotate --constraints requirements/dev.txt --output-file requirements/uv.txt
 	@echo pip-audit | $(LOCK) - --no-annotate --output-file requirements/audit.txt
+	@$(LOCK) tests/vendor/aider/requirements.in --no-annotate --output-file tests/vendor/aider/requirements.txt

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.vendor import conftest, install
+from tests.vendor.aider import installation as aider
 from tests.vendor.pins import PINS, Pin, here
 
 PIN = Pin(
@@ -109,6 +110,7 @@ def test_a_missing_cli_is_named_and_fails_only_in_ci(
 ) -> None:
     monkeypatch.setattr(install, "PINS", (PIN,))
     monkeypatch.setattr(install, "sdk_python", lambda home: home)
+    monkeypatch.setattr(aider, "install", lambda cache: cache)
     monkeypatch.setenv("TOY_FAILS", "1")
     for ci, code in (("", 0), ("true", 1)):
         monkeypatch.setenv("CI", ci)

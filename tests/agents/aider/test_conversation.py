@@ -1,4 +1,4 @@
-"""A conversation on disk, as the worker writes it and Farsteer reads it."""
+"""A conversation on disk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from farsteer.agents.aider import history
+from farsteer.agents.aider import conversation as store
 from farsteer.agents.aider.conversation import INTERRUPTED, Conversation, StartFailed
-from farsteer.core.errors import AgentError, ErrorCode
-from farsteer.core.events import AgentMessage, UserMessage
 from farsteer.core.ids import new_id
 
 Messages = list[dict[str, Any]]
@@ -28,8 +26,7 @@ def said(*texts: str) -> Messages:
 
 def add_turn(conversation: Conversation, anchor: str, messages: Messages) -> None:
     conversation.append({"type": "prompt", "anchor": anchor, "text": messages[-2]["content"]})
-    told = [{"message": f"m-{anchor}", "text": messages[-1]["content"]}]
-    conversation.end_turn(messages, anchor=anchor, said=told, files=[], readOnly=[])
+    conversation.end_turn(messages, anchor=anchor, files=["/a"], readOnly=[])
 
 
 def test_nothing_is_written_before_the_first_message(tmp_path: Path) -> None:
@@ -37,7 +34,7 @@ def test_nothing_is_written_before_the_first_message(tmp_path: Path) -> None:
     conversation = opened(tmp_path, session)
     assert [*tmp_path.iterdir()] == []
     add_turn(conversation, "a", said("one", "two"))
-    assert history.exists(str(tmp_path), session)
+    assert store.exists(str(tmp_path), session)
     with pytest.raises(StartFailed, match="exists") as caught:
         opened(tmp_path, session)
     assert caught.value.args[0] == "already_in_use"
@@ -110,22 +107,28 @@ def test_a_fork_is_a_conversation_of_its_own(tmp_path: Path) -> None:
     assert caught.value.args[0] == "not_found"
 
 
-def test_it_is_read_as_events_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_it_is_deleted_with_its_attachments_and_no_other_is(tmp_path: Path) -> None:
+    gone, kept = new_id(), new_id()
+    for session in (gone, kept):
+        add_turn(opened(tmp_path, session), "a", said("one", "two"))
+        (tmp_path / "attachments" / session).mkdir(parents=True)
+        (tmp_path / "attachments" / session / "note.txt").write_text("hi")
+    store.delete(str(tmp_path), gone)
+    store.delete(str(tmp_path), gone)
+    assert not store.exists(str(tmp_path), gone)
+    assert store.exists(str(tmp_path), kept)
+    assert [path.name for path in (tmp_path / "attachments").iterdir()] == [kept]
+
+
+def test_an_id_that_is_a_path_is_refused(tmp_path: Path) -> None:
+    for name in ("../other", "", "a/b"):
+        with pytest.raises(ValueError, match="UUID"):
+            store.delete(str(tmp_path), name)
+
+
+def test_the_files_of_the_chat_are_those_of_the_last_turn(tmp_path: Path) -> None:
     session = new_id()
     conversation = opened(tmp_path, session)
+    assert conversation.last("files") is None
     add_turn(conversation, "a", said("one", "two"))
-    about, events = history.read(str(tmp_path), session)
-    assert (about.directory, about.title, about.messages) == (str(tmp_path), "one", 2)
-    assert events == [
-        UserMessage(item_id="a", text="one", anchor="a"), AgentMessage(message_id="m-a", text="two", anchor="a"),
-    ]  # fmt: skip
-    assert history.list_stored(str(tmp_path), str(tmp_path), 10) == [about]
-    assert history.list_stored(str(tmp_path), "/elsewhere", 10) == []
-    (tmp_path / f"{new_id()}.jsonl").write_text("damaged\n")
-    assert history.list_stored(str(tmp_path), None, 10) == [about], "a damaged one hides no other"
-    history.delete(str(tmp_path), session)
-    history.delete(str(tmp_path), session)
-    with pytest.raises(AgentError) as caught:
-        history.read(str(tmp_path), session)
-    assert caught.value.code is ErrorCode.CONVERSATION_MISSING
+    assert opened(tmp_path, session, "resume").last("files") == ["/a"]

@@ -133,6 +133,7 @@ async def test_an_edit_that_cannot_be_applied_leaves_no_file_and_goes_back_to_th
 async def test_files_that_are_named_are_added_shown_and_kept(harness: Harness) -> None:
     (harness.directory / "animal.txt").write_text("walrus")
     (harness.directory / ".hidden").write_text("secret")
+    (harness.directory / "and").write_text("a name that is a word")
     agent = await harness.launch()
     await agent.run_turn("look at animal.txt and .hidden")
     assert "walrus" in agent.text()

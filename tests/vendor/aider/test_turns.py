@@ -104,7 +104,9 @@ async def test_a_text_file_is_attached_and_an_image_only_for_a_model_that_takes_
     await agent.launch.send(Prompt(turn_id=turn_id, text="[[history]]", attachments=(text,)))
     agent.turn_ids.append(turn_id)
     await agent.wait_for_end(turn_id)
-    assert "read-only" in agent.text().lower(), "aider gives it to the model as a file for reference"
+    assert "use these files as references" in agent.text(), (
+        "aider gives it to the model as a file for reference"
+    )
     image = Attachment(name="dot.png", mime_type="image/png", data=PIXEL)
     with pytest.raises(NotCapable):
         await agent.launch.send(Prompt(turn_id=new_id(), text="[[info]]", attachments=(image,)))

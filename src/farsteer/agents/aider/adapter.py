@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from farsteer.agents.aider import history, installation
+from farsteer.agents.aider import conversation, installation
 from farsteer.agents.aider.launch import AiderLaunch
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
 from farsteer.core.capabilities import AgentInfo, Capabilities
 from farsteer.core.errors import AgentError, ErrorCode
-from farsteer.core.events import SessionEvent
 from farsteer.core.ids import check_id, is_uuid
-from farsteer.core.session import StoredConversation
 
 WORKER = Path(__file__).with_name("worker.py")
 _NOT_FOUND = "no aider on PATH, or its Python cannot be found"
@@ -24,7 +22,7 @@ class AiderAdapter(Adapter):
     environment_names = installation.ENVIRONMENT_NAMES
     capabilities = Capabilities(
         caller_chosen_id=True, resume=True, rewind=True, fork=True, live_model=True, live_mode=True, live_effort=True,
-        approvals=True, images=True, usage=True, import_history=True,
+        approvals=True, images=True, usage=True,
     )  # fmt: skip
 
     def __init__(self, executable: str | None = None) -> None:
@@ -59,19 +57,8 @@ class AiderAdapter(Adapter):
         return await AiderLaunch.start((found.python, "-I", str(WORKER)), plan, sink)
 
     def has_transcript(self, native_id: str, state_dir: str) -> bool:
-        return is_uuid(native_id) and history.exists(state_dir, native_id)
-
-    async def list_conversations(
-        self, state_dir: str, directory: str | None, limit: int
-    ) -> list[StoredConversation]:
-        return await asyncio.to_thread(history.list_stored, state_dir, directory, limit)
-
-    async def read_history(
-        self, native_id: str, state_dir: str
-    ) -> tuple[StoredConversation, list[SessionEvent]]:
-        check_id(native_id, "conversation")
-        return await asyncio.to_thread(history.read, state_dir, native_id)
+        return is_uuid(native_id) and conversation.exists(state_dir, native_id)
 
     async def delete_conversation(self, native_id: str, state_dir: str) -> None:
         check_id(native_id, "conversation")
-        await asyncio.to_thread(history.delete, state_dir, native_id)
+        await asyncio.to_thread(conversation.delete, state_dir, native_id)

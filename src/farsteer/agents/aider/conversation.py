@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
+from contextlib import suppress
 from typing import Any
 
 Json = dict[str, Any]
 
 INTERRUPTED = "I see that you interrupted my previous reply."
 """What aider itself notes as the answer to a message that was broken off."""
+
+
+def exists(folder: str, native_id: str) -> bool:
+    """Return whether a conversation is stored. It is from its first message on."""
+    return os.path.isfile(_path(folder, native_id))
+
+
+def delete(folder: str, native_id: str) -> None:
+    """Delete a conversation with its attachments. Idempotent."""
+    for name in (_path(folder, native_id), f"{_path(folder, native_id)}.new"):
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+    shutil.rmtree(os.path.join(folder, "attachments", _as_uuid(native_id)), ignore_errors=True)
 
 
 class StartFailed(Exception):
@@ -26,7 +41,7 @@ class Conversation:
 
     def __init__(self, folder: str, session: str) -> None:
         self.id = _as_uuid(session)
-        self._path = os.path.join(folder, f"{self.id}.jsonl")
+        self._path = _path(folder, session)
         self.records: list[Json] = []
         self.saved: list[Json] = []
         """The messages for the model, as the records have them."""
@@ -36,7 +51,7 @@ class Conversation:
     def open(self, request: Json) -> None:
         """Open as asked. Raises StartFailed, and then nothing has changed."""
         folder, cut, source = os.path.dirname(self._path), request.get("cutAt"), request.get("forkOf")
-        self.records = read_records(self._path)
+        self.records = _read_records(self._path)
         exists = any(record["type"] == "prompt" for record in self.records)
         if request["start"] == "resume":
             if not exists:
@@ -46,11 +61,7 @@ class Conversation:
         else:
             self.records = [{"type": "about", "version": 1, "directory": os.getcwd()}]
         if source is not None:
-            copied = [
-                r
-                for r in read_records(os.path.join(folder, f"{_as_uuid(source)}.jsonl"))
-                if r["type"] != "about"
-            ]
+            copied = [r for r in _read_records(_path(folder, source)) if r["type"] != "about"]
             if not copied:
                 raise StartFailed("not_found", f"no conversation {source}")
             self.records += copied
@@ -109,11 +120,15 @@ class Conversation:
         os.fsync(file.fileno())
 
 
+def _path(folder: str, session: str) -> str:
+    return os.path.join(folder, f"{_as_uuid(session)}.jsonl")
+
+
 def _as_uuid(text: str) -> str:
     return str(uuid.UUID(text))
 
 
-def read_records(path: str) -> list[Json]:
+def _read_records(path: str) -> list[Json]:
     try:
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")[:-1]

@@ -78,7 +78,6 @@ class Worker:
         self._message_id = ""
         self._streamed: list[str] = []
         self._thought: list[str] = []
-        self._said: list[Json] = []
         self._usage: Any = None
         self._failure: tuple[str, str] | None = None
         self.anchor = ""
@@ -209,7 +208,7 @@ class Worker:
             reason, message = error.args if isinstance(error, Refused) else ("failed", f"aider: {error}")
             self.wire.send("reply", id=request["id"], reason=reason, error=message)
             return
-        self._said, self._failure = [], None
+        self._failure = None
         self._interrupts.begin()
         self.wire.send("reply", id=request["id"])
         try:
@@ -272,8 +271,8 @@ class Worker:
         coder, interrupted = self._coder, self._interrupts.requested
         reason, error = self._failure or ("end_turn", None)
         self._conversation.end_turn(
-            [*coder.done_messages, *coder.cur_messages], anchor=self.anchor, said=self._said,
-            files=sorted(coder.abs_fnames), readOnly=sorted(coder.abs_read_only_fnames),
+            [*coder.done_messages, *coder.cur_messages], anchor=self.anchor, files=sorted(coder.abs_fnames),
+            readOnly=sorted(coder.abs_read_only_fnames),
         )  # fmt: skip
         self._answers.clear()
         self.wire.send("end", anchor=self.anchor, reason="cancelled" if interrupted else reason, error=error)
@@ -340,7 +339,6 @@ class Worker:
     def _say(self, text: str, *, partial: bool = False) -> None:
         message_id = self._message_id or f"m-{uuid.uuid4()}"
         if text.strip():
-            self._said.append({"message": message_id, "text": text})
             self.wire.send("message", message=message_id, text=text, anchor=self.anchor, partial=partial)
 
     def take_usage(self) -> Any:
@@ -385,7 +383,8 @@ class Worker:
             found += (os.path.relpath(os.path.join(folder, name), self._directory) for name in sorted(names))
             if len(found) > _MAX_FILES:
                 break
-        return [name for name in found[:_MAX_FILES] if not name.startswith(".")]
+        # Not those whose name may be a word of a sentence: aider adds every file that is named.
+        return [name for name in found[:_MAX_FILES] if name[0] != "." and set(name) & set("./_-")]
 
     def show_added(self, name: str, path: str) -> None:
         """Show that the model now sees a file."""
