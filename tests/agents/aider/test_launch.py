@@ -225,3 +225,12 @@ async def test_an_interrupt_in_an_approval_leaves_an_answer_to_every_question(ha
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
     assert "write made.txt hello" in await say(agent, "recall")
     assert len(agent.outputs_of(ApprovalAsked)) == 1
+
+
+async def test_an_interrupt_before_aider_has_the_message_keeps_it_for_the_model(harness: Harness) -> None:
+    agent = await harness.launch()
+    turn_id = await agent.send("slow mention of animal.txt")
+    await agent.wait_until(lambda: "a slow repository" in [notice.text for notice in agent.events_of(Notice)])
+    await agent.launch.interrupt()
+    assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
+    assert await say(agent, "recall") == "slow mention of animal.txt"

@@ -42,12 +42,16 @@ def test_a_turn_is_interrupted_and_what_follows_is_not(interrupts: Interrupts) -
 
 def test_an_interrupt_waits_for_the_end_of_a_line(interrupts: Interrupts) -> None:
     written: list[str] = []
-    interrupts.begin()
-    with pytest.raises(KeyboardInterrupt), interrupts.allowed():
+
+    def write() -> None:
         with interrupts.held(), interrupts.held():
             press()
             written.append("the whole line")
         written.append("more")
+
+    interrupts.begin()
+    with pytest.raises(KeyboardInterrupt), interrupts.allowed():
+        write()
     assert written == ["the whole line"]
 
 

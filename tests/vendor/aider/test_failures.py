@@ -53,8 +53,9 @@ async def test_an_interrupt_closes_the_connection_and_keeps_what_was_said(
 ) -> None:
     agent = await harness.launch()
     turn_id = await agent.send("[[say:so far ]][[hang]]")
-    await agent.wait_until(lambda: bool(agent.outputs_of(DeltaEmitted)))
+    await agent.wait_until(lambda: any("far" in out.delta.text for out in agent.outputs_of(DeltaEmitted)))
     await agent.launch.interrupt()
+    await model.log.wait(lambda seen: seen.outcome == "gone")
     assert (await agent.wait_for_end(turn_id)).reason is TurnEndReason.CANCELLED
     message = agent.events_of(AgentMessage)[-1]
     assert (message.text, message.partial) == ("so far ", True)

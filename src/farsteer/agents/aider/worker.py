@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from farsteer.agents.aider.conversation import INTERRUPTED, Conversation, StartFailed
-    from farsteer.agents.aider.worker_fence import FORMATS, Aider, Quiet, Refused, Unsupported
+    from farsteer.agents.aider.worker_fence import FORMATS, Aider, Quiet, Refused, Unsupported, default_model
     from farsteer.agents.aider.worker_io import Interrupts, Wire
     from farsteer.agents.aider.worker_shell import Shell
 
@@ -51,11 +51,6 @@ _COMMANDS = {
     "/map": "Show the map of the repository", "/clear": "Forget what was said", "/reset": "Drop all files and forget",
 }  # fmt: skip
 """The commands of aider that a message may begin with. The others need a terminal, or act without asking."""
-_DEFAULT_MODELS = {
-    "ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o", "DEEPSEEK_API_KEY": "deepseek",
-    "GEMINI_API_KEY": "gemini/gemini-2.5-pro", "OPENROUTER_API_KEY": "openrouter/anthropic/claude-sonnet-4",
-}  # fmt: skip
-"""The model for the first key that is set, if none is named. Aider would ask the network."""
 _TEXT_CHARS = 500_000
 """How much of a file is shown in a diff."""
 _MAX_FILES = 5000
@@ -80,6 +75,8 @@ class Worker:
         self._thought: list[str] = []
         self._usage: Any = None
         self._failure: tuple[str, str] | None = None
+        self._unheard: str | None = None
+        """The text of the turn, until aider has it."""
         self.anchor = ""
         self._shell = Shell(os.getcwd())
 
@@ -117,7 +114,7 @@ class Worker:
         self._conversation = Conversation(self._folder, request["session"])
         self._conversation.open(request)
         self._aider = Aider(self._folder)
-        model = request.get("model") or _default_model()
+        model = request.get("model") or default_model()
         self._settings = {"model": model, "effort": request.get("effort"), "readOnly": request["readOnly"]}
         self._drop_effort_if_refused(self._settings)
         self._talk = self._aider.talk(self)
@@ -155,22 +152,26 @@ class Worker:
     # -- what Farsteer sends, in another thread
 
     def _read(self) -> None:
-        for line in self.wire.lines:
-            request = json.loads(line)
-            match request["do"]:
-                case "answer":
-                    if (waiting := self._answers.pop(request["ask"], None)) is not None:
-                        waiting.put(request["allow"])
-                case "interrupt":
-                    self._interrupts.press()
-                case "set":
-                    self._set(request)
-                case "prompt":
-                    self._requests.put(request)
-                case _:
-                    pass
-        self._shell.kill()
-        os._exit(0)
+        try:
+            for line in self.wire.lines:
+                self._handle(json.loads(line))
+        finally:
+            self._shell.kill()
+            os._exit(0)
+
+    def _handle(self, request: Json) -> None:
+        match request["do"]:
+            case "answer":
+                if (waiting := self._answers.pop(request["ask"], None)) is not None:
+                    waiting.put(request["allow"])
+            case "interrupt":
+                self._interrupts.press()
+            case "set":
+                self._set(request)
+            case "prompt":
+                self._requests.put(request)
+            case _:
+                pass
 
     def _set(self, request: Json) -> None:
         changed = {**self._settings, **request["settings"]}
@@ -197,23 +198,19 @@ class Worker:
 
     def _run_turn(self, request: Json) -> None:
         try:
-            if self._settings != self._built:
-                coder = self._coder
-                coder.summarize_end()
-                self._coder = self._build(coder.done_messages, coder.cur_messages, coder)
-            self._attach(request)
+            attached = self._store_attachments(request)
             self.anchor = request["anchor"]
             self._conversation.append({"type": "prompt", "anchor": self.anchor, "text": request["text"]})
         except Exception as error:  # noqa: BLE001
             reason, message = error.args if isinstance(error, Refused) else ("failed", f"aider: {error}")
             self.wire.send("reply", id=request["id"], reason=reason, error=message)
             return
-        self._failure = None
+        self._failure, self._unheard = None, request["text"]
         self._interrupts.begin()
         self.wire.send("reply", id=request["id"])
         try:
             with self._interrupts.allowed():
-                self._converse(request["text"])
+                self._converse(request["text"], attached)
         except KeyboardInterrupt:
             self._note_interrupt()
         except SystemExit:
@@ -223,15 +220,22 @@ class Worker:
         self._interrupts.end()
         self._end_turn()
 
-    def _converse(self, text: str) -> None:
+    def _converse(self, text: str, attached: set[str]) -> None:
+        if self._settings != self._built:
+            before = self._coder
+            before.summarize_end()
+            self._coder = self._build(before.done_messages, before.cur_messages, before)
         coder = self._coder
+        coder.abs_read_only_fnames |= attached
         coder.init_before_message()
         words = text.split(maxsplit=1)
         if words and words[0] in coder.commands.get_commands():
+            self._unheard = None
             self._run_own_command(words[0], text)
             return
-        message: str | None = text
         coder.check_for_file_mentions(text)
+        message: str | None = text
+        self._unheard = None
         for _ in range(coder.max_reflections + 1):
             coder.reflected_message = None
             for _ in coder.send_message(message):
@@ -262,6 +266,8 @@ class Worker:
     def _note_interrupt(self) -> None:
         """Do what aider does itself where it notices an interrupt: a question must not stay without an answer."""
         current = self._coder.cur_messages
+        if self._unheard is not None:
+            current.append({"role": "user", "content": self._unheard})
         if current and current[-1]["role"] == "user":
             current.append({"role": "assistant", "content": INTERRUPTED})
 
@@ -281,10 +287,11 @@ class Worker:
         """The turn ends with this error."""
         self._failure = (reason, message[:2000])
 
-    def _attach(self, request: Json) -> None:
-        """Add the attachments to the chat, as files for reference."""
+    def _store_attachments(self, request: Json) -> set[str]:
+        """Store the attachments as files and return their paths. Raises Refused if aider or the model takes no such."""
         folder = Path(self._folder) / "attachments" / self._conversation.id / uuid.uuid4().hex
         attachments: list[Json] = request.get("attachments") or []
+        stored: set[str] = set()
         for number, attached in enumerate(attachments):
             name = os.path.basename(str(attached["name"])) or f"attachment-{number}"
             content = base64.b64decode(attached["data"])
@@ -293,12 +300,13 @@ class Worker:
                     content.decode()
                 except UnicodeDecodeError:
                     raise Refused("not_capable", f"aider takes images and text files, not {name}") from None
-            elif not self._coder.main_model.info.get("supports_vision"):
-                raise Refused("not_capable", f"{self._coder.main_model.name} takes no images")
+            elif not self._aider.model(self._settings["model"], None).info.get("supports_vision"):
+                raise Refused("not_capable", f"{self._settings['model']} takes no images")
             path = folder / str(number) / name
             path.parent.mkdir(parents=True, mode=0o700)
             path.write_bytes(content)
-            self._coder.abs_read_only_fnames.add(str(path))
+            stored.add(str(path))
+        return stored
 
     # -- messages
 
@@ -458,17 +466,9 @@ class Worker:
         return results or None
 
 
-def _default_model() -> str:
-    named = os.environ.get("AIDER_MODEL")
-    found = named or next((model for key, model in _DEFAULT_MODELS.items() if os.environ.get(key)), None)
-    if found is None:
-        raise Refused("no_model", "no model is named, and no key is set that would decide it")
-    return found
-
-
 def _read_text(path: str) -> str | None:
     try:
-        return Path(path).read_text(errors="replace")
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
 

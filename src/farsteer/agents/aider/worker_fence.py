@@ -40,11 +40,25 @@ _HOOKS = {
     "repo:GitRepo": ("get_tracked_files", "git_ignored_file"),
     "repomap:RepoMap": ("TAGS_CACHE_DIR",),
 }  # fmt: skip
+_DEFAULT_MODELS = {
+    "ANTHROPIC_API_KEY": "sonnet", "OPENAI_API_KEY": "gpt-4o", "DEEPSEEK_API_KEY": "deepseek",
+    "GEMINI_API_KEY": "gemini/gemini-2.5-pro", "OPENROUTER_API_KEY": "openrouter/anthropic/claude-sonnet-4",
+}  # fmt: skip
+"""The model for the first key that is set, if none is named. Aider would ask the network."""
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "HF_HUB_OFFLINE": "1",
     "GIT_PYTHON_REFRESH": "quiet", "AIDER_ANALYTICS": "false",
 }  # fmt: skip
 """Keeps the libraries of aider from downloading and from reading `.env`."""
+
+
+def default_model() -> str:
+    """Return the model to use if none is named. Raises Refused."""
+    named = os.environ.get("AIDER_MODEL")
+    found = named or next((model for key, model in _DEFAULT_MODELS.items() if os.environ.get(key)), None)
+    if found is None:
+        raise Refused("no_model", "no model is named, and no key is set that would decide it")
+    return found
 
 
 def _untyped(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """aider's coders. `send_message` calls the hooks in the order in which aider does."""
 
 import os
+import time
 from pathlib import Path
 
 from aider.commands import Commands
@@ -36,6 +37,9 @@ class Coder:
         self.message_tokens_sent = self.message_tokens_received = self.message_cost = 0
 
     def check_for_file_mentions(self, content):
+        if content.startswith("slow mention"):
+            self.io.tool_warning("a slow repository")
+            time.sleep(60)
         for name in set(self.get_all_relative_files()) & set(content.split()) - self.ignore_mentions:
             if self.io.confirm_ask("Add file to the chat?", subject=name, allow_never=True):
                 self.add_rel_fname(name)
