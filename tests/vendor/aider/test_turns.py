@@ -149,3 +149,23 @@ async def test_nothing_is_left_in_the_home_or_the_directory_and_no_key_is_an_arg
     assert agent.events_of(AgentMessage)[-1].text == "hello"
     assert sorted(harness.directory.rglob("*")) == before
     assert not (Path.home() / ".aider").exists()
+
+
+async def test_nothing_but_the_model_is_reached(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reached.append(await reader.readline())
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        agent = await harness.launch()
+        await agent.run_turn("[[say:look at]] https://example.org/page")
+        await agent.run_turn("[[error:401]]")
+        await agent.launch.set_model("openrouter/nobody/knows")
+        await agent.launch.stop()
+    assert reached == []
+    assert agent.events_of(AgentMessage)[0].text == "look at"

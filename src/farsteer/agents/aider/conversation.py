@@ -42,6 +42,8 @@ class Conversation:
     def __init__(self, folder: str, session: str) -> None:
         self.id = _as_uuid(session)
         self._path = _path(folder, session)
+        self._size: int | None = None
+        """The size of the file, once it is known to end with a whole line."""
         self.records: list[Json] = []
         self.saved: list[Json] = []
         """The messages for the model, as the records have them."""
@@ -102,11 +104,12 @@ class Conversation:
         self.records.append(record)
         # The first record is written with the first prompt: before it nothing is stored.
         new = self.records if len(self.records) == 2 and not os.path.exists(self._path) else [record]
-        size = _whole_size(self._path)
+        size = _whole_size(self._path) if self._size is None else self._size
         with open(self._path, "r+b" if size else "wb") as file:
             file.seek(size)
             file.truncate()
             self._write(file, new)
+            self._size = file.tell()
 
     def _rewrite(self) -> None:
         written = f"{self._path}.new"
