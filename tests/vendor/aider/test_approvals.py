@@ -55,6 +55,13 @@ async def test_an_edit_of_a_file_in_the_chat_is_asked_for_too(harness: Harness) 
     assert path.read_text() == "good bye\n"
 
 
+async def test_a_file_that_add_would_create_is_asked_for(harness: Harness) -> None:
+    agent = await harness.launch()
+    await answer_turn(agent, "/add missing.txt", Outcome.DENIED)
+    assert agent.outputs_of(ApprovalAsked)[0].approval.tool_kind is ToolKind.EDIT
+    assert not (harness.directory / "missing.txt").exists()
+
+
 async def test_an_edit_outside_of_the_directory_is_asked_for_where_edits_are_not(
     harness: Harness, tmp_path: Path
 ) -> None:

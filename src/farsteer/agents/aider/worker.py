@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from farsteer.agents.aider.conversation import INTERRUPTED, Conversation, StartFailed
-    from farsteer.agents.aider.worker_fence import FORMATS, Aider, Quiet, Refused, Unsupported, default_model
+    from farsteer.agents.aider.worker_fence import (
+        FORMATS,
+        Aider,
+        Quiet,
+        Refused,
+        Unsupported,
+        default_model,
+        question_kind,
+    )
     from farsteer.agents.aider.worker_io import Interrupts, Wire
     from farsteer.agents.aider.worker_shell import Shell
 
@@ -365,8 +373,8 @@ class Worker:
 
     def confirm(self, question: str, subject: str) -> bool:
         """Return the answer to a question of aider's."""
-        kind = "read" if question.startswith("Add file") else "edit" if "create" in question else "other"
-        return self._ask(kind, question, {"question": question, "subject": subject}, subject or question)
+        arguments = {"question": question, "subject": subject}
+        return self._ask(question_kind(question), question, arguments, subject or question)
 
     def _ask(
         self, kind: str, tool: str, arguments: Json, title: str, call: str | None = None, **more: Any

@@ -61,6 +61,13 @@ def default_model() -> str:
     return found
 
 
+def question_kind(question: str) -> str:
+    """Return the kind of tool that a question of aider's is about. One that is not known is `other`."""
+    if question.startswith("Add file"):
+        return "read"
+    return "edit" if "create" in question.lower() else "other"
+
+
 def _untyped(value: Any) -> Any:
     """Return the value: aider has no types."""
     return value
