@@ -92,6 +92,17 @@ def test_a_cut_is_permanent_and_can_be_repeated(tmp_path: Path) -> None:
     assert opened(tmp_path, session, "resume").messages == said("one", "two")
 
 
+def test_a_cut_at_a_turn_that_the_process_died_in_keeps_its_message(tmp_path: Path) -> None:
+    session = new_id()
+    conversation = opened(tmp_path, session)
+    add_turn(conversation, "a", said("one", "two"))
+    conversation.append({"type": "prompt", "anchor": "b", "text": "three"})
+    conversation.append({"type": "prompt", "anchor": "c", "text": "five"})
+    both = said("one", "two", "three", INTERRUPTED, "five", INTERRUPTED)
+    assert opened(tmp_path, session, "resume").messages == both
+    assert opened(tmp_path, session, "resume", cutAt="b").messages == said("one", "two", "three", INTERRUPTED)
+
+
 def test_a_fork_is_a_conversation_of_its_own(tmp_path: Path) -> None:
     source, fork = new_id(), new_id()
     conversation = opened(tmp_path, source)

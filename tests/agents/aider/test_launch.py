@@ -78,6 +78,8 @@ async def test_a_model_without_a_name_or_a_key_is_refused(
     with pytest.raises(AgentError, match="no model is named") as caught:
         await harness.launch(plan)
     assert caught.value.code is ErrorCode.AGENT_START_FAILED
+    with pytest.raises(AgentError, match="there is no model no-such"):
+        await harness.launch(msgspec.structs.replace(plan, model="no-such"))
     agent = await harness.launch(msgspec.structs.replace(plan, model="keyless"))
     assert "keyless needs SIM_API_KEY" in [notice.text for notice in agent.events_of(Notice)]
 

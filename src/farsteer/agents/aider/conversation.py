@@ -48,7 +48,7 @@ class Conversation:
         self.saved: list[Json] = []
         """The messages for the model, as the records have them."""
         self.messages: list[Json] = []
-        """The same, and the prompt that the process died with."""
+        """The same, and the prompts that a process died with."""
 
     def open(self, request: Json) -> None:
         """Open as asked. Raises StartFailed, and then nothing has changed."""
@@ -68,7 +68,8 @@ class Conversation:
                 raise StartFailed("not_found", f"no conversation {source}")
             self.records += copied
         if cut is not None:
-            ends = [n for n, r in enumerate(self.records) if r["type"] == "turn" and r["anchor"] == cut]
+            # The prompt of a turn has its anchor too, also if the process died before the end of the turn.
+            ends = [number for number, record in enumerate(self.records) if record.get("anchor") == cut]
             if not ends:
                 raise StartFailed("unknown_anchor", f"the conversation has no message {cut}")
             del self.records[ends[-1] + 1 :]
@@ -77,16 +78,16 @@ class Conversation:
         self._replay()
 
     def _replay(self) -> None:
-        unanswered: Json | None = None
+        unanswered: list[Json] = []
         for record in self.records:
             if record["type"] == "prompt":
-                unanswered = record
+                unanswered.append(record)
             elif record["type"] == "turn":
                 self.saved = [*self.saved[: record["keep"]], *record["add"]]
-                unanswered = None
+                unanswered.clear()
         self.messages = [*self.saved]
-        if unanswered is not None:
-            self.messages.append({"role": "user", "content": unanswered["text"]})
+        for record in unanswered:
+            self.messages.append({"role": "user", "content": record["text"]})
             self.messages.append({"role": "assistant", "content": INTERRUPTED})
 
     def last(self, name: str) -> Any:

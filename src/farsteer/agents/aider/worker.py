@@ -97,19 +97,9 @@ class Worker:
             return
         try:
             self._open(request)
-        except ValueError as failure:
-            self.wire.send(
-                "failed", reason="damaged", message=f"the stored conversation is damaged: {failure}"
-            )
-            return
-        except (StartFailed, Refused) as failure:
-            self.wire.send("failed", reason=failure.args[0], message=failure.args[1])
-            return
-        except Unsupported as failure:
-            version = metadata.version("aider-chat")
-            self.wire.send(
-                "failed", reason="unsupported", message=f"aider {version} is not supported: {failure}"
-            )
+        except Exception as failure:  # noqa: BLE001
+            reason, message = _start_failure(failure)
+            self.wire.send("failed", reason=reason, message=message)
             return
         with suppress(OSError), open("/proc/self/comm", "w") as name:
             name.write("aider")
@@ -120,7 +110,10 @@ class Worker:
     def _open(self, request: Json) -> None:
         self._folder, self._directory = request["state"], os.getcwd()
         self._conversation = Conversation(self._folder, request["session"])
-        self._conversation.open(request)
+        try:
+            self._conversation.open(request)
+        except ValueError as damage:
+            raise StartFailed("damaged", f"the stored conversation is damaged: {damage}") from damage
         self._aider = Aider(self._folder)
         model = request.get("model") or default_model()
         self._settings = {"model": model, "effort": request.get("effort"), "readOnly": request["readOnly"]}
@@ -472,6 +465,15 @@ class Worker:
             results += f"Output from {command}\n{output}\n" if output else ""
         self.wire.send("tool_update", call=call, status="failed" if failed else "completed", partial=True)
         return results or None
+
+
+def _start_failure(failure: Exception) -> tuple[str, str]:
+    """Return the reason of a failed start, which Farsteer may know, and a sentence."""
+    if isinstance(failure, StartFailed | Refused):
+        return failure.args[0], failure.args[1]
+    if isinstance(failure, Unsupported):
+        return "unsupported", f"aider {metadata.version('aider-chat')} is not supported: {failure}"
+    return "failed", f"{type(failure).__name__}: {failure}"
 
 
 def _read_text(path: str) -> str | None:
