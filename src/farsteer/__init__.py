@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         AsyncClient,
         AsyncSession,
         AsyncTurn,
+        BranchReady,
         Client,
         Deny,
         EventStream,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
         Turn,
         TurnResult,
         TurnUpdate,
+        WorktreeDiff,
+        WorktreeMoved,
+        WorktreesCleaned,
+        WorktreeView,
     )
 
 __version__ = "0.2.0.dev0"
@@ -34,6 +39,7 @@ __all__ = [
     "AsyncClient",
     "AsyncSession",
     "AsyncTurn",
+    "BranchReady",
     "Client",
     "Deny",
     "EventStream",
@@ -48,6 +54,10 @@ __all__ = [
     "Turn",
     "TurnResult",
     "TurnUpdate",
+    "WorktreeDiff",
+    "WorktreeMoved",
+    "WorktreeView",
+    "WorktreesCleaned",
     "__version__",
 ]
 

@@ -110,6 +110,15 @@ def _commands() -> Iterator[commands.Command]:
         yield commands.Settle(item_id="item", state=ItemState.CANCELLED, checked=2, reason="by the sender")
         yield commands.DescribeSessions(session_ids=[SESSION])
         yield commands.Adopt(acked=2)
+    if hasattr(commands, "ShowWorktree"):
+        yield commands.ShowWorktree()
+        yield commands.DiffWorktree(path="a.txt", offset=1, limit=2)
+        yield commands.MergeWorktree(into="main", force=True)
+        yield commands.RebaseWorktree(onto="main")
+        yield commands.NameBranch(name="fix")
+        yield commands.DiscardWorktree(force=True)
+        yield commands.ListWorktrees()
+        yield commands.CleanWorktrees(paths=["/work/fix"], force=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from farsteer.cli.exit_codes import INTERRUPTED, SUCCESS, USAGE_ERROR
 COMMANDS = {
     "up": "start the hub, a runner and the demo agent on this machine",
     "exec": "send one prompt and print the answer; needs no running hub",
-    "sessions": "list, show, stop, resume, rewind, fork, export and delete sessions",
+    "sessions": "list, show, stop, rewind, fork, export, merge and delete sessions",
     "new": "create a session, with or without a first prompt, and print its id",
     "send": "send a message to a session, and wait for the answer if you like",
     "logs": "print the log of a session, and go on as things happen",
@@ -28,6 +28,7 @@ COMMANDS = {
     "import": "turn conversations that an agent has stored into sessions",
     "usage": "show tokens and cost per day, model, session or turn",
     "agents": "list the agents, what they can do and how to install them",
+    "worktrees": "list the git worktrees of sessions, clean up, allow their setup",
     "machines": "list the machines of a hub, forget one, let another act as it",
     "doctor": "check this machine and say how to fix what is missing",
     "config": "show every setting, its value and where it comes from",

@@ -28,6 +28,13 @@ if TYPE_CHECKING:
         NewAttachment,
         SessionView,
     )
+    from farsteer.core.worktrees import (
+        BranchReady,
+        WorktreeDiff,
+        WorktreeMoved,
+        WorktreesCleaned,
+        WorktreeView,
+    )
 
 _MODULES = {
     "AgentView": "farsteer.core.api",
@@ -36,6 +43,7 @@ _MODULES = {
     "AsyncClient": "farsteer.client.async_client",
     "AsyncSession": "farsteer.client.session",
     "AsyncTurn": "farsteer.client.turn",
+    "BranchReady": "farsteer.core.worktrees",
     "Client": "farsteer.client.sync_client",
     "Deny": "farsteer.core.api",
     "EventStream": "farsteer.client.stream",
@@ -50,6 +58,10 @@ _MODULES = {
     "Turn": "farsteer.client.sync_client",
     "TurnResult": "farsteer.client.turn",
     "TurnUpdate": "farsteer.client.turn",
+    "WorktreeDiff": "farsteer.core.worktrees",
+    "WorktreeMoved": "farsteer.core.worktrees",
+    "WorktreeView": "farsteer.core.worktrees",
+    "WorktreesCleaned": "farsteer.core.worktrees",
 }
 
 __all__ = [
@@ -59,6 +71,7 @@ __all__ = [
     "AsyncClient",
     "AsyncSession",
     "AsyncTurn",
+    "BranchReady",
     "Client",
     "Deny",
     "EventStream",
@@ -73,6 +86,10 @@ __all__ = [
     "Turn",
     "TurnResult",
     "TurnUpdate",
+    "WorktreeDiff",
+    "WorktreeMoved",
+    "WorktreeView",
+    "WorktreesCleaned",
 ]
 
 if not TYPE_CHECKING:

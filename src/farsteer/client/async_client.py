@@ -18,6 +18,7 @@ from farsteer.client.machines import choose_machine
 from farsteer.client.message_operations import MessageOperations
 from farsteer.client.stream import EventStream
 from farsteer.client.time_limit import time_limit
+from farsteer.client.worktree_operations import WorktreeOperations
 from farsteer.core import api
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 TURN_RECONNECT_SECONDS = 300.0
 
 
-class AsyncClient(HubOperations, MessageOperations):
+class AsyncClient(HubOperations, MessageOperations, WorktreeOperations):
     """A client of one hub, for asyncio. `farsteer.Client` is the same without `await`.
 
         async with AsyncClient() as client:
@@ -99,6 +100,7 @@ class AsyncClient(HubOperations, MessageOperations):
         yolo: bool | None = None,
         title: str | None = None,
         worktree: str | bool = False,
+        base: str | None = None,
         permission_timeout: float | None = None,
         source: str | None = None,
         timeout: float | None = None,
@@ -117,9 +119,10 @@ class AsyncClient(HubOperations, MessageOperations):
             yolo: Let the agent do everything without asking.
             title: The title. Defaults to the first message.
             worktree: True or a name gives the session a new git worktree of the directory.
+            base: The branch, tag or commit that the worktree begins with. Defaults to what is checked out.
             permission_timeout: Seconds after which an approval that nobody answers is denied.
             source: Where the session comes from, such as "cli".
-            timeout: Seconds until the agent must be ready. Defaults to 150.
+            timeout: Seconds until the agent must be ready. Defaults to 150, and to 450 with a worktree.
 
         Returns:
             A handle of the new session.
@@ -145,6 +148,7 @@ class AsyncClient(HubOperations, MessageOperations):
                     title=title,
                     session_type=SessionType.WORKTREE if worktree else None,
                     worktree_name=worktree if isinstance(worktree, str) and worktree else None,
+                    worktree_base=base,
                     permission_timeout=permission_timeout,
                     source=source,
                 ),

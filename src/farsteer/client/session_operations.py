@@ -12,6 +12,8 @@ from farsteer.core import api
 from farsteer.core.events import SessionStatus
 from farsteer.core.ids import new_id
 from farsteer.core.modes import PermissionMode, ReasoningEffort
+from farsteer.core.session import SessionType
+from farsteer.core.worktrees import SETUP_SECONDS
 
 PAGE_SIZE = 100
 ExportFormat = Literal["jsonl", "markdown"]
@@ -41,7 +43,7 @@ class SessionOperations:
             body=request,
             headers={"Idempotency-Key": idempotency_key or new_id()},
             repeatable=True,
-            wait=CREATE_SECONDS,
+            wait=CREATE_SECONDS + (SETUP_SECONDS if request.session_type is SessionType.WORKTREE else 0.0),
             timeout=timeout,
         )
 

@@ -135,7 +135,58 @@ class Adopt(WireStruct, tag_field="do", tag="adopt"):
     acked: int
 
 
+class ShowWorktree(WireStruct, tag_field="do", tag="worktree"):
+    """Describe the session's worktree, as a `WorktreeView`."""
+
+
+class DiffWorktree(WireStruct, tag_field="do", tag="diff"):
+    """Return what the session's worktree changes, as a `WorktreeDiff`."""
+
+    path: str | None = None
+    offset: int = 0
+    limit: int = 100
+
+
+class MergeWorktree(WireStruct, tag_field="do", tag="merge"):
+    """Merge the branch of the session's worktree. Answered with `WorktreeMoved`. A repetition merges nothing twice."""
+
+    into: str | None = None
+    force: bool = False
+
+
+class RebaseWorktree(WireStruct, tag_field="do", tag="rebase"):
+    """Rebase the branch of the session's worktree. Answered with `WorktreeMoved`."""
+
+    onto: str | None = None
+
+
+class NameBranch(WireStruct, tag_field="do", tag="branch"):
+    """Make the branch of the session's worktree ready to be pushed. Answered with `BranchReady`."""
+
+    name: str | None = None
+
+
+class DiscardWorktree(WireStruct, tag_field="do", tag="discard"):
+    """Stop the agent, and remove the session's worktree and its branch. Idempotent."""
+
+    force: bool = False
+
+
+class ListWorktrees(WireStruct, tag_field="do", tag="worktrees"):
+    """List the worktrees that this runner made, as a `WorktreesResponse`. Sent to the machine, not to a session."""
+
+
+class CleanWorktrees(WireStruct, tag_field="do", tag="clean_worktrees"):
+    """Remove worktrees whose session was deleted. Answered with `WorktreesCleaned`. Sent to the machine."""
+
+    paths: list[str] | None = None
+    force: bool = False
+
+
+WorktreeCommand = ShowWorktree | DiffWorktree | MergeWorktree | RebaseWorktree | NameBranch | DiscardWorktree
+"""Commands about the worktree of a session."""
 Command = (
     Create | Send | SendNow | Cancel | Settle | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure
-    | SwitchAgent | Delete | ListConversations | DescribeSessions | Adopt
+    | SwitchAgent | Delete | ListConversations | DescribeSessions | Adopt | WorktreeCommand | ListWorktrees
+    | CleanWorktrees
 )  # fmt: skip

@@ -35,9 +35,14 @@ class SessionType(StrEnum):
 
 class Worktree(WireStruct):
     base: str
+    """The directory of the repository that it was made beside."""
     path: str
     branch: str
     name: str
+    base_branch: str | None = None
+    """The branch that it was made from and is merged into. None: it was made from a tag or a commit."""
+    base_commit: str | None = None
+    """The commit that it was made from."""
 
 
 class Fork(WireStruct):
@@ -64,6 +69,8 @@ class SessionSpec(WireStruct):
     """None selects the first installed agent of the machine's preference list."""
     session_type: SessionType = SessionType.SIMPLE
     worktree_name: str | None = None
+    worktree_base: str | None = None
+    """The branch, tag or commit that the worktree begins with. None: what the repository has checked out."""
     permission_mode: PermissionMode = PermissionMode.DEFAULT
     model: str | None = None
     effort: ReasoningEffort | None = None

@@ -29,6 +29,7 @@ from farsteer.hub.services.rewinds import Rewinds
 from farsteer.hub.services.sessions import Sessions
 from farsteer.hub.services.storage import Storage
 from farsteer.hub.services.usage import UsageReports
+from farsteer.hub.services.worktrees import Worktrees
 from farsteer.hub.settings import HubSettings, load_settings
 from farsteer.hub.sockets import SlowReaders, Sockets
 from farsteer.hub.store.base import Store
@@ -64,6 +65,7 @@ class Hub:
         self.rewinds = Rewinds(store, self.machines, self.links)
         self.forks = Forks(store, self.machines, creator)
         self.imports = Imports(store, self.links, creator)
+        self.worktrees = Worktrees(store, self.links)
         self.foreign_sessions = ForeignSessions(store, self.links, settings.limits.sessions)
         self.exports = Exports(store)
         self.usage = UsageReports(store)

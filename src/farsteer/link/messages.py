@@ -38,6 +38,8 @@ FOREIGN_PROTOCOL = 3
 """From this protocol on, runners describe and adopt sessions that the hub does not know."""
 RECOVERY_PROTOCOL = 3
 """From this one on, hub and runner compare items and states in the handshake, and the runner knows `Settle`."""
+WORKTREE_PROTOCOL = 3
+"""From this one on, runners describe and change worktrees, and begin one with `SessionSpec.worktree_base`."""
 PING_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 15.0
 """A link over which no byte arrives for this long is closed."""

@@ -33,6 +33,7 @@ from farsteer.runner.session.context import ActorContext, SessionAgent, TimeLimi
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session_setup import SessionSetup
 from farsteer.runner.terminals import TerminalServer
+from farsteer.runner.worktree_commands import WorktreeCommands
 from farsteer.storage.failures import storage_error
 from farsteer.storage.home import HomeLock, prepare_home
 
@@ -50,7 +51,7 @@ class Runner:
         limits: TimeLimits, agents: AgentRegistry,
     ) -> None:  # fmt: skip
         self.home = home
-        self._home_id = orphans.home_id(home)
+        self.home_id = orphans.home_id(home)
         self._lock = lock
         self.settings = settings
         self.directories = SessionDirectories(home, settings.roots)
@@ -68,12 +69,13 @@ class Runner:
         self.lease = RunnerLease(home, lock.place)
         self._link = LinkClient(journal, self._outbox, self, self.lease)
         self._terminals = TerminalServer(home, self._actors.get)
+        self.worktrees = WorktreeCommands(home, self.directories, user, self._actors)
 
     @classmethod
     async def open(
         cls, home: Path, *, limits: TimeLimits | None = None, agents: AgentRegistry | None = None
     ) -> Runner:
-        """Lock `home`, kill what an earlier runner left running, and load the sessions of the journal.
+        """Lock `home`, kill what an earlier runner left running, load the sessions, finish changes of worktrees.
 
         The sessions begin to work when a hub has said how much of their logs it holds (`handle_welcome`).
         """
@@ -91,6 +93,7 @@ class Runner:
                 home, lock, journal, settings, user, limits or TimeLimits(), agents or AgentRegistry(home)
             )
             await runner._load_sessions()
+            await runner.worktrees.recover()
         except BaseException:
             await journal.close()
             lock.release()
@@ -150,6 +153,7 @@ class Runner:
             if error is not None:
                 _logger.error("a session was not closed: %s", error)
         await self._finish_deletions()
+        await self.worktrees.close()
         await self._link.end()
         await self._journal.close()
         self._lock.release()
@@ -179,11 +183,18 @@ class Runner:
                 case commands.Delete():
                     await self.delete_session(call.session)
                     return Reply(id=call.id)
+                case commands.ListWorktrees():
+                    return Reply(id=call.id, result=to_builtins(await self.worktrees.list()))
+                case commands.CleanWorktrees():
+                    return Reply(id=call.id, result=to_builtins(await self.worktrees.clean(command)))
                 case _:
                     actor = self._actors.get(call.session)
                     if actor is None:
                         raise NotFound("this machine does not have that session")
-                    result = await actor.execute(command)
+                    if isinstance(command, commands.WorktreeCommand):
+                        result = await self.worktrees.execute(actor, command)
+                    else:
+                        result = await actor.execute(command)
                     return Reply(id=call.id, seq=actor.state.seq, result=to_builtins(result))
         except FarsteerError as error:
             failure = error
@@ -318,7 +329,7 @@ class Runner:
         spec, state = stored.spec, stored.state
         log = SessionLog(state, self._journal, self._outbox, stored.message_sizes, stored.drafts)
         context = ActorContext(
-            self.find_agent(state.agent), self.limits, self.settings.environment, self._home_id, self.user,
+            self.find_agent(state.agent), self.limits, self.settings.environment, self.home_id, self.user,
             self.find_agent, self.directories, self._places, self.lease,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from farsteer.agents.process.environment import LaunchMark
 from farsteer.core import commands
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
@@ -15,9 +17,12 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.mcp import restore_secrets
 from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
+from farsteer.runner.git import GitRepository
 from farsteer.runner.machine import preferred_agent
 from farsteer.runner.session.actor import SessionActor
-from farsteer.runner.worktrees import create_worktree, remove_worktree
+from farsteer.runner.worktree_records import MadeWorktree
+from farsteer.runner.worktree_setup import SETUP_FILE, is_allowed, read_setup, run_setup
+from farsteer.runner.worktrees import common_directory, create_worktree, remove_worktree
 
 if TYPE_CHECKING:
     from farsteer.runner.runner import Runner
@@ -42,6 +47,7 @@ class SessionSetup:
             if self._worktree is not None:
                 with suppress(FarsteerError):
                     await remove_worktree(self._worktree, self._runner.user)
+                    await self._runner.worktrees.records.remove(self._worktree.path)
             return Reply(id=call_id, error=error.record(), logs=self._steps)
         return Reply(id=call_id, logs=self._steps, state=state, seq=state.seq)
 
@@ -171,12 +177,48 @@ class SessionSetup:
 
     async def _create_worktree(self, directory: Path) -> Path:
         self._current_step = "worktree"
-        runner = self._runner
-        worktree = await create_worktree(directory, self._spec.worktree_name, runner.directories, runner.user)
+        runner, spec = self._runner, self._spec
+        worktree = await create_worktree(
+            directory,
+            spec.worktree_name,
+            runner.directories,
+            runner.user,
+            base=spec.worktree_base,
+            note=self._note,
+        )
         self._worktree = worktree
-        self._add_step("worktree", f"worktree {worktree.path} on branch {worktree.branch}")
+        begins = f", from {worktree.base_branch or (worktree.base_commit or '')[:12]}"
+        self._add_step("worktree", f"worktree {worktree.path} on branch {worktree.branch}{begins}")
         # What is there now is what is launched: `<repository>-worktrees` may be a link.
-        return self._runner.directories.check(worktree.path)
+        place = runner.directories.check(worktree.path)
+        await self._set_up(place)
+        return place
+
+    async def _note(self, worktree: Worktree) -> None:
+        await self._runner.worktrees.records.put(MadeWorktree(worktree, self._spec.id))
+
+    async def _set_up(self, place: Path) -> None:
+        """Run what the repository wants to run in a new worktree, if the owner of this machine allows that."""
+        self._current_step = "setup"
+        runner = self._runner
+        checkout = await GitRepository.find(place, runner.user)
+        found = await read_setup(checkout)
+        if found is None:
+            return
+        repository = await common_directory(checkout)
+        if not await asyncio.to_thread(is_allowed, runner.home, repository, found.digest):
+            base = self._worktree.base if self._worktree else place
+            self._add_step(
+                "setup",
+                f"not run: nobody allowed this {SETUP_FILE} on this machine (farsteer worktrees allow {base})",
+            )
+            return
+        mark = LaunchMark(runner.home_id, 0, self._spec.id)
+        await run_setup(found.setup, place, mark, runner.user)
+        count = len(found.setup.setup)
+        self._add_step(
+            "setup", f"{count} commands of {SETUP_FILE} have run" if count != 1 else "1 command has run"
+        )
 
     def _add_step(self, step: str, message: str, *, status: str = "ok", code: str | None = None) -> None:
         self._steps.append(LogLine(timestamp=now_ms(), step=step, message=message, status=status, code=code))

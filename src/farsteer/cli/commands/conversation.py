@@ -33,6 +33,7 @@ NEW_EXAMPLES = """\
   farsteer new ~/project "run the tests"
   farsteer new ~/project --agent claude --mode acceptEdits --title "the tests"
   farsteer new /srv/app --machine build-1 - < prompt.txt
+  farsteer new . "fix the login" --branch login --base main
   farsteer attach $(farsteer new)
 """
 
@@ -84,6 +85,17 @@ def new_command(argv: Sequence[str]) -> int:
         help=f"reasoning effort: {', '.join(ReasoningEffort)}",
     )
     parser.add_argument("--title", metavar="T", help="title (default: the first message)")
+    parser.add_argument(
+        "--worktree",
+        action="store_true",
+        help="work in a new git worktree of DIR, on a branch of its own (see `farsteer worktrees`)",
+    )
+    parser.add_argument("--branch", metavar="NAME", help="what its branch is named after; means --worktree")
+    parser.add_argument(
+        "--base",
+        metavar="B",
+        help="branch, tag or commit that it begins with (default: what is checked out); means --worktree",
+    )
     return context.run(_new(parser.parse_intermixed_args(argv)))
 
 
@@ -102,6 +114,8 @@ async def _new(arguments: argparse.Namespace) -> int:
             effort=arguments.effort,
             permission_mode=arguments.mode,
             title=arguments.title,
+            worktree=arguments.branch or bool(arguments.worktree or arguments.base),
+            base=arguments.base,
             source="cli",
         )
         print(session.id)

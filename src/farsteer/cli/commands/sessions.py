@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from farsteer.cli import context
-from farsteer.cli.commands import foreign_sessions
+from farsteer.cli.commands import foreign_sessions, worktree_actions
 from farsteer.cli.commands.foreign_sessions import confirm_delete
 from farsteer.cli.exit_codes import SUCCESS
 from farsteer.cli.terminal.text import ago, facts_table, one_line, table
@@ -21,7 +21,7 @@ from farsteer.core.text import clean, clean_line, printable_json
 if TYPE_CHECKING:
     from farsteer.client import AsyncClient
 
-DESCRIPTION = """\
+DESCRIPTION = f"""\
 List, show and change the sessions of a hub. An ID may be shortened to its first
 characters if no other session has the same ones.
 
@@ -38,7 +38,7 @@ actions:
                         message, and print the new id
   export ID ...         write a session to stdout
   delete ID ...         stop the agent and delete the session with its history
-  foreign               list sessions that a machine has and the hub never had:
+{worktree_actions.HELP}  foreign               list sessions that a machine has and the hub never had:
                         of another hub, or lost with the hub's database
   adopt ID ...          make such a session one of this hub; it goes on as it is
   end ID ...            stop the agent of such a session and delete it there
@@ -55,7 +55,7 @@ EXAMPLES = """\
 
 _ACTIONS = [
     "list", "show", "log", "rename", "stop", "resume", "rewind", "fork", "export", "delete",
-    *foreign_sessions.ACTIONS,
+    *worktree_actions.ACTIONS, *foreign_sessions.ACTIONS,
 ]  # fmt: skip
 _ACTIONS_WITH_VALUE = {"rename", "rewind", "fork"}
 """Actions that take one ID and a title or number, instead of several IDs."""
@@ -84,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("ids", nargs="*", metavar="ID", help="id of a session, or its first characters")
     parser.add_argument(
-        "--json", action="store_true", help="list, show, log, foreign: print one JSON object per line"
+        "--json",
+        action="store_true",
+        help="list, show, log, worktree, diff, foreign: print one JSON object per line",
     )
     parser.add_argument("--yes", action="store_true", help="delete, end: do not ask for confirmation")
     parser.add_argument("--keep-files", action="store_true", help="rewind: do not restore files")
@@ -107,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--text", metavar="T", help="list: only sessions whose title or last message contains this"
     )
+    worktree_actions.add_options(parser)
     return parser
 
 
@@ -118,6 +121,11 @@ async def _run_action(arguments: argparse.Namespace) -> int:
             await foreign_sessions.run_action(client, arguments)
         elif arguments.action in _ACTIONS_WITH_VALUE:
             await _change_with_value(client, arguments)
+        elif arguments.action in worktree_actions.ACTIONS:
+            takes_value = arguments.action in worktree_actions.WITH_VALUE
+            for given in arguments.ids[:1] if takes_value else arguments.ids:
+                session = await context.find_session(client, given)
+                await worktree_actions.run_action(client, session, arguments)
         else:
             for given in arguments.ids:
                 session = await context.find_session(client, given)

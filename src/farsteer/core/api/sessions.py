@@ -43,6 +43,8 @@ class CreateSession(RequestBody):
     yolo: bool | None = None
     session_type: SessionType | None = None
     worktree_name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    worktree_base: Annotated[str, Meta(min_length=1, max_length=250)] | None = None
+    """The branch, tag or commit that the worktree begins with."""
     claude_agent: Name | None = None
     openrouter_model: Name | None = None
     permission_mode: PermissionMode | None = None

@@ -17,6 +17,7 @@ from farsteer.faces.rest import (
     storage,
     system,
     tokens,
+    worktrees,
 )
 from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.faces.rest.paths import Paths
@@ -29,6 +30,7 @@ TABLE: tuple[AnyEndpoint, ...] = (
     *machines.ENDPOINTS,
     *foreign_sessions.ENDPOINTS,
     *sessions.ENDPOINTS,
+    *worktrees.ENDPOINTS,
     *messages.ENDPOINTS,
     *approvals.ENDPOINTS,
     *activity.ENDPOINTS,

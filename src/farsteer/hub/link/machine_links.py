@@ -6,9 +6,24 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from farsteer.core.commands import Command, Create, Delete, Rewind
+from farsteer.core.commands import (
+    CleanWorktrees,
+    Command,
+    Create,
+    Delete,
+    DiffWorktree,
+    DiscardWorktree,
+    ListWorktrees,
+    MergeWorktree,
+    NameBranch,
+    RebaseWorktree,
+    Rewind,
+    ShowWorktree,
+)
 from farsteer.core.errors import IdentityInUse, MachineOffline
 from farsteer.core.queue import QueueItem
+from farsteer.core.session import SessionType
+from farsteer.core.worktrees import SETUP_SECONDS
 from farsteer.hub.metrics import Metrics
 from farsteer.hub.rules.lease import LeaseClaim
 from farsteer.hub.store.base import ConnectedMachine, Store
@@ -19,6 +34,20 @@ from farsteer.link.transport import LinkClosed
 CALL_SECONDS = 30.0
 CREATE_SECONDS = 120.0
 """The timeout of commands that start an agent."""
+
+
+_LONG_COMMANDS = (
+    Rewind, ShowWorktree, DiffWorktree, MergeWorktree, RebaseWorktree, NameBranch, DiscardWorktree, ListWorktrees,
+    CleanWorktrees,
+)  # fmt: skip
+"""Commands that start an agent, or git several times."""
+
+
+def _seconds(command: Command) -> float:
+    if isinstance(command, Create):
+        is_worktree = command.spec.session_type is SessionType.WORKTREE
+        return CREATE_SECONDS + SETUP_SECONDS if is_worktree else CREATE_SECONDS
+    return CREATE_SECONDS if isinstance(command, _LONG_COMMANDS) else CALL_SECONDS
 
 
 class MachineLink(Protocol):
@@ -77,8 +106,7 @@ class MachineLinks:
         link = self._links.get((namespace, machine_id))
         if link is None:
             raise MachineOffline
-        seconds = CREATE_SECONDS if isinstance(command, Create | Rewind) else CALL_SECONDS
-        return await link.call(session_id, command, seconds)
+        return await link.call(session_id, command, _seconds(command))
 
     async def call(self, namespace: str, machine_id: str, session_id: str, command: Command) -> Reply:
         """Like `request`, but raises the error of the reply."""

@@ -158,7 +158,8 @@ def _bounded_commands(commands: tuple[SlashCommand, ...]) -> tuple[SlashCommand,
 def _bounded_worktree(worktree: Worktree) -> Worktree:
     return Worktree(
         base=worktree.base[:_PATH], path=worktree.path[:_PATH], branch=clean_line(worktree.branch, _PATH),
-        name=clean_line(worktree.name, _NAME),
+        name=clean_line(worktree.name, _NAME), base_branch=_optional_line(worktree.base_branch, _PATH),
+        base_commit=_optional_line(worktree.base_commit, _NAME),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from farsteer.core.api import CreateSession, LogLineView, SessionCreated
 from farsteer.core.clock import now_ms
 from farsteer.core.commands import Create
-from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline
+from farsteer.core.errors import BadRequest, Conflict, ErrorCode, FarsteerError, MachineOffline, NotCapable
 from farsteer.core.ids import check_id, new_id
 from farsteer.core.mcp import find_fault
 from farsteer.core.modes import requested_mode
@@ -27,7 +27,7 @@ from farsteer.hub.metrics import Metrics
 from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.store.base import Store, StoredResponse
 from farsteer.hub.tasks import BackgroundTasks
-from farsteer.link.messages import LogLine, Reply
+from farsteer.link.messages import WORKTREE_PROTOCOL, LogLine, Reply
 
 DEFAULT_SOURCE = "external-api"
 _MAX_KEY_LENGTH = 255
@@ -189,6 +189,12 @@ class SessionCreator:
         machine = await self._store.get_machine(namespace, spec.machine_id)
         if not machine.active:
             raise MachineOffline
+        if spec.worktree_base is not None and not self._links.speaks(
+            namespace, spec.machine_id, WORKTREE_PROTOCOL
+        ):
+            raise NotCapable(
+                "the runner of this machine is too old for this: update farsteer there", field="worktreeBase"
+            )
         log.add(f"{machine.name or machine.host} is online")
         log.step = "create"
         item = None if new.prompt is None else _first_message(new.prompt, caller)
@@ -250,6 +256,10 @@ def _requested_spec(request: CreateSession) -> SessionSpec:
         raise BadRequest(
             "worktreeName needs sessionType worktree", code=ErrorCode.FIELD_NOT_USED, field="worktreeName"
         )
+    if request.worktree_base is not None and request.session_type is not SessionType.WORKTREE:
+        raise BadRequest(
+            "worktreeBase needs sessionType worktree", code=ErrorCode.FIELD_NOT_USED, field="worktreeBase"
+        )
     options = {"claudeAgent": request.claude_agent, "openrouterModel": request.openrouter_model}
     model = request.model
     if model is None and request.model_mode != "default":
@@ -267,6 +277,7 @@ def _requested_spec(request: CreateSession) -> SessionSpec:
         agent=request.agent,
         session_type=request.session_type or SessionType.SIMPLE,
         worktree_name=request.worktree_name,
+        worktree_base=request.worktree_base,
         permission_mode=requested_mode(request.permission_mode, yolo=request.yolo),
         model=model,
         effort=request.model_reasoning_effort,

@@ -32,6 +32,7 @@ from farsteer.core.session import SessionSpec, SessionState
 from farsteer.runner.session.agent_calls import AgentCalls, PromptDelivery
 from farsteer.runner.session.approvals import OpenApprovals
 from farsteer.runner.session.context import ActorContext
+from farsteer.runner.session.files import FileCommand, HeldFiles, HoldFiles, NoteChange, ReleaseFiles
 from farsteer.runner.session.launcher import Launcher
 from farsteer.runner.session.log import SessionLog
 from farsteer.runner.session.mailbox import (
@@ -82,6 +83,7 @@ class SessionActor:
         self._delivery = PromptDelivery(context, log, turns, timers, launcher, calls)
         self._rewinds = Rewinds(context, log, turns, launcher, calls, self._delivery)
         self._terminal = SessionTerminal(context)
+        self._files = HeldFiles(log)
         self._closing = False
         self._task: asyncio.Task[None] | None = None
 
@@ -116,7 +118,7 @@ class SessionActor:
         """Start to handle the mailbox."""
         self._task = asyncio.create_task(self._run(), name=f"session {self.spec.id}")
 
-    async def execute(self, command: commands.Command) -> Any:
+    async def execute(self, command: commands.Command | FileCommand) -> Any:
         """Put `command` into the mailbox and return its result. Raises what the command raises."""
         if self._closing or self._task is None or self._task.done():
             raise Conflict("this session is closing")
@@ -274,7 +276,7 @@ class SessionActor:
                 await self._log.flush()
                 request.resolve(None)
 
-    async def _execute(self, command: commands.Command, done: asyncio.Future[Any]) -> bool:
+    async def _execute(self, command: commands.Command | FileCommand, done: asyncio.Future[Any]) -> bool:
         """Execute `command`. Returns True if `done` is resolved by a later step."""
         match command:
             case commands.Create():
@@ -312,7 +314,10 @@ class SessionActor:
                 self._closing = True
                 self._terminal.refuse(NotFound("this session was deleted"))
                 return self._launcher.stop_and_notify("the session was deleted", done)
-            case commands.ListConversations() | commands.DescribeSessions() | commands.Adopt():
+            case HoldFiles() | ReleaseFiles() | NoteChange():
+                is_busy = self.state.turn_id is not None or self._rewinds.current is not None
+                self._files.execute(command, is_busy=is_busy)
+            case _:
                 raise Internal(f"{type(command).__name__} is a command to the machine, not to a session")
         return False
 
@@ -322,7 +327,7 @@ class SessionActor:
             return
         if self._modes.must_restore:
             await self._restore_mode()
-        if not self._lease.may_start:
+        if not self._lease.may_start or self._files.are_held:
             return
         if self._rewinds.current is not None:
             await self._rewinds.advance(self._rewinds.current)

@@ -15,7 +15,7 @@ from farsteer.core.clock import now_ms
 from farsteer.core.errors import Conflict, ErrorCode, Unavailable
 from farsteer.core.events import SessionEvent, make_entry
 from farsteer.core.queue import ItemState, QueueItem, compact, contains, summarize
-from farsteer.core.session import SessionSpec, SessionState, append
+from farsteer.core.session import SessionSpec, SessionState, Worktree, append
 from farsteer.core.wire import decode, encode
 from farsteer.link.messages import EncodedEntry, encode_entry
 from farsteer.runner.journal import ItemOutcome, Journal, JournalBatch, LogPosition, StoredSession
@@ -72,6 +72,8 @@ class PrivateState(TypedDict, total=False):
     """The agent went on under another id."""
     transcript_at: str | None
     """More of the transcript is in the log. It is committed with the events that the records became."""
+    worktree: Worktree | None
+    """Its branch has another name."""
 
 
 _PRIVATE_FIELDS = frozenset(PrivateState.__annotations__)

@@ -13,6 +13,7 @@ from farsteer.core import commands
 from farsteer.core.commands import Command
 from farsteer.core.errors import FarsteerError
 from farsteer.core.queue import Delivery
+from farsteer.runner.session.files import FileCommand
 from farsteer.runner.terminals import TerminalConnection
 
 _MAX_OUTPUT_BATCHES = 16
@@ -22,7 +23,7 @@ _MAX_OUTPUT_BATCHES = 16
 class CommandRequest:
     """A command of the hub. `done` gets its result or its error."""
 
-    command: Command
+    command: Command | FileCommand
     done: asyncio.Future[Any]
 
     def resolve(self, error: FarsteerError | None) -> None:
