@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from farsteer.agents import registry
 from tests.cli.conftest import RunCommand
+from tests.support import other_agents
 from tests.support.stack import Stack, announce, farsteer
 
 pytestmark = pytest.mark.slow
@@ -154,3 +156,25 @@ async def test_sessions_that_only_the_machine_knows(home: Path, run_command: Run
         assert [line.split()[0] for line in left.lines[1:]] == [kept[:8]]
         assert "known only" not in left.err
         assert (await run_command("sessions", "foreign")).out == ""
+
+
+async def test_a_session_is_handed_over(
+    home: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_in = {**registry._BUILT_IN, **other_agents.BUILT_IN}
+    monkeypatch.setattr(registry, "_BUILT_IN", built_in)
+    async with farsteer(home) as stack:
+        announce(stack)
+        account = await stack.sign_in()
+        session = await stack.create(account, title="The seal")
+        await account.turn(session, "say hello")
+        handed = await run_command(
+            "sessions", "handoff", session[:8], "other", "say", "goodbye", "--title", "On"
+        )
+        new = handed.out.strip()
+        await account.shows(new, title="On", agent="other")
+        assert session in (await run_command("sessions", "show", new)).out
+        await account.shows(session, handedOffTo=[new])
+        assert new in (await run_command("sessions", "show", session)).out
+        refused = await run_command("sessions", "handoff", session)
+        assert (refused.code, "AGENT" in refused.err) == (2, True)

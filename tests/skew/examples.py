@@ -118,7 +118,7 @@ def _commands() -> Iterator[commands.Command]:
         yield commands.NameBranch(name="fix")
         yield commands.DiscardWorktree(force=True)
         yield commands.ListWorktrees()
-        yield commands.CleanWorktrees(paths=["/work/fix"], force=True)
+        yield commands.CleanWorktrees(paths=["/srv/fix"], force=True)
 
 
 if __name__ == "__main__":

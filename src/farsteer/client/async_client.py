@@ -185,6 +185,35 @@ class AsyncClient(HubOperations, MessageOperations, WorktreeOperations):
         path = api_path("sessions", session_id, "fork")
         return await self._create_by(path, api.ForkSession(seq=seq, title=title), timeout)
 
+    async def handoff(
+        self,
+        session_id: str,
+        agent: str,
+        *,
+        text: str | None = None,
+        model: str | None = None,
+        title: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncSession:
+        """Create a session of another agent, in the same directory, that goes on with a conversation.
+
+        The agent has the conversation itself if it can read it. Otherwise it gets a digest with the first message; the
+        first entry of the new log shows it. The handed over session does not change.
+
+        Args:
+            session_id: The session to hand over.
+            agent: The name of the other agent.
+            text: A first message. Without it, the agent gets nothing until one is sent.
+            model: The model. Defaults to the agent's own default.
+            title: The title of the new session.
+
+        Raises:
+            Conflict: The agent works (`turn_running`).
+        """
+        path = api_path("sessions", session_id, "handoff")
+        body = api.HandOff(agent=agent, text=text, model=model, title=title)
+        return await self._create_by(path, body, timeout)
+
     async def adopt(
         self,
         machine_id: str,

@@ -64,6 +64,7 @@ class AsyncSession(SessionHandle[AsyncClient]):
     typing = for_session(AsyncClient.typing)
     rewind = for_session(AsyncClient.rewind)
     fork = for_session(AsyncClient.fork)
+    handoff = for_session(AsyncClient.handoff)
     export = for_session(AsyncClient.export)
     worktree = for_session(AsyncClient.worktree)
     diff = for_session(AsyncClient.diff)

@@ -109,6 +109,8 @@ class AgentInfo(WireStruct, omit_defaults=False):
     """What a user should know although the agent works, such as a version that was not tested."""
     models: tuple[str, ...] = ()
     capabilities: Capabilities = Capabilities()
+    continues: tuple[str, ...] = ()
+    """Other agents whose conversations it can go on with as its own, because they use the same store."""
 
 
 class MachineInfo(WireStruct, omit_defaults=False):

@@ -60,6 +60,7 @@ class StoredEvent(LiveEvent, frozen=True, kw_only=True, rename="camel", tag_fiel
 FIXED_FIELDS = frozenset(
     {
         "id", "namespace", "machine_id", "created_at", "source", "session_type", "permission_timeout", "forked_from",
+        "handed_off_from",
         "mcp_servers", "additional_directories",
     }
 )  # fmt: skip

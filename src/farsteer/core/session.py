@@ -59,6 +59,17 @@ class Fork(WireStruct):
     """The number of copied entries. The session's own entries come after them."""
 
 
+class Handoff(WireStruct):
+    """The session that handed its conversation over to a new one, of another agent."""
+
+    session_id: str
+    agent: str
+    seq: int
+    """The last entry that was handed over."""
+    digest: str = ""
+    """What the agent is told of the conversation, with the first message. Empty if it has the conversation itself."""
+
+
 class SessionSpec(WireStruct):
     """What the caller asked for at creation. It never changes."""
 
@@ -81,6 +92,7 @@ class SessionSpec(WireStruct):
     options: dict[str, str] = {}
     """Options for one kind of agent: `claudeAgent`, `openrouterModel`."""
     fork: Fork | None = None
+    handoff: Handoff | None = None
     native_id: str | None = None
     """The existing conversation that was imported as this session."""
     mcp_servers: tuple[McpServer, ...] = ()
@@ -174,6 +186,10 @@ class SessionState(WireStruct):
     approvals: tuple[Approval, ...] = ()
     usage: Usage = Usage()
     worktree: Worktree | None = None
+    digest_due: bool = False
+    """The agent has not been told yet what was handed over."""
+    handed_off_to: tuple[str, ...] = ()
+    """The sessions that this one was handed over to, the first 100."""
     error: str | None = None
     last_message: str | None = None
     commands: tuple[ev.SlashCommand, ...] = ()

@@ -158,5 +158,7 @@ class KeptWorktree(ResponseBody):
 
 
 class WorktreesCleaned(ResponseBody):
+    """What was removed of the worktrees that were left over, and what was not."""
+
     removed: list[str]
     kept: list[KeptWorktree]

@@ -18,6 +18,7 @@ from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.services.exports import Exports
 from farsteer.hub.services.foreign_sessions import ForeignSessions
 from farsteer.hub.services.forks import Forks
+from farsteer.hub.services.handoffs import Handoffs
 from farsteer.hub.services.imports import Imports
 from farsteer.hub.services.machines import Machines
 from farsteer.hub.services.messages import Messages
@@ -64,6 +65,7 @@ class Hub:
         self.messages = Messages(store, self.machines, self.links, delivery, outcomes, metrics)
         self.rewinds = Rewinds(store, self.machines, self.links)
         self.forks = Forks(store, self.machines, creator)
+        self.handoffs = Handoffs(store, self.links, self.forks, creator)
         self.imports = Imports(store, self.links, creator)
         self.worktrees = Worktrees(store, self.links)
         self.foreign_sessions = ForeignSessions(store, self.links, settings.limits.sessions)

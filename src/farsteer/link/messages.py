@@ -40,6 +40,8 @@ RECOVERY_PROTOCOL = 3
 """From this one on, hub and runner compare items and states in the handshake, and the runner knows `Settle`."""
 WORKTREE_PROTOCOL = 3
 """From this one on, runners describe and change worktrees, and begin one with `SessionSpec.worktree_base`."""
+HANDOFF_PROTOCOL = 3
+"""From this one on, runners create sessions that another session was handed over to (`SessionSpec.handoff`)."""
 PING_SECONDS = 5.0
 IDLE_TIMEOUT_SECONDS = 15.0
 """A link over which no byte arrives for this long is closed."""

@@ -14,10 +14,11 @@ from typing import Annotated
 import msgspec
 
 from farsteer import __version__
+from farsteer.agents.base import Adapter, Takeover
 from farsteer.agents.process.environment import is_private_variable
 from farsteer.agents.registry import PREFERENCE, AgentRegistry
 from farsteer.core.capabilities import AgentInfo, MachineInfo
-from farsteer.core.errors import BadRequest
+from farsteer.core.errors import BadRequest, FarsteerError
 from farsteer.core.ids import is_uuid, new_id
 from farsteer.core.session import SessionSpec
 from farsteer.core.wire import decode
@@ -157,10 +158,26 @@ async def describe(home: Path, settings: RunnerSettings, agents: AgentRegistry) 
         host=host,
         platform=platform.system().lower(),
         version=__version__,
-        agents=tuple(await agents.detect_all()),
+        agents=tuple(_with_relatives(agents, await agents.detect_all())),
         roots=settings.roots,
         name=settings.name or host,
     )
+
+
+def _with_relatives(agents: AgentRegistry, found: list[AgentInfo]) -> list[AgentInfo]:
+    """Say of each agent which others' conversations it can go on with."""
+    adapters: dict[str, Adapter] = {}
+    for info in found:
+        with suppress(FarsteerError):
+            adapters[info.name] = agents.adapter(info.name)
+
+    def continues(name: str) -> tuple[str, ...]:
+        own = adapters.get(name)
+        return () if own is None else tuple(
+            other for other, adapter in adapters.items() if other != name and own.takeover(adapter) is Takeover.RESUMED
+        )  # fmt: skip
+
+    return [msgspec.structs.replace(info, continues=continues(info.name)) for info in found]
 
 
 def preferred_agent(info: MachineInfo, settings: RunnerSettings) -> str:

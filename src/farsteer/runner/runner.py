@@ -331,6 +331,7 @@ class Runner:
         context = ActorContext(
             self.find_agent(state.agent), self.limits, self.settings.environment, self.home_id, self.user,
             self.find_agent, self.directories, self._places, self.lease,
+            "" if spec.handoff is None else spec.handoff.digest,
         )  # fmt: skip
         actor = self._actors[spec.id] = SessionActor(spec, log, context)
         self._outbox.add_session(state, log, stored.confirmed)

@@ -13,19 +13,30 @@ from farsteer.agents.process.environment import LaunchMark
 from farsteer.core import commands
 from farsteer.core.clock import now_ms
 from farsteer.core.errors import AgentError, Conflict, ErrorCode, FarsteerError, NotCapable
-from farsteer.core.events import SessionStatus
+from farsteer.core.events import Notice, SessionStatus
 from farsteer.core.mcp import restore_secrets
-from farsteer.core.session import SessionSpec, SessionState, SessionType, Worktree
+from farsteer.core.session import Handoff, SessionSpec, SessionState, SessionType, Worktree
 from farsteer.link.messages import LogLine, Reply
 from farsteer.runner.git import GitRepository
 from farsteer.runner.machine import preferred_agent
 from farsteer.runner.session.actor import SessionActor
+from farsteer.runner.session.files import NoteChange
 from farsteer.runner.worktree_records import MadeWorktree
 from farsteer.runner.worktree_setup import SETUP_FILE, is_allowed, read_setup, run_setup
 from farsteer.runner.worktrees import common_directory, create_worktree, remove_worktree
 
 if TYPE_CHECKING:
     from farsteer.runner.runner import Runner
+
+
+def handoff_notice(handoff: Handoff) -> Notice:
+    """Return the entry that says where a session comes from, and everything that its agent will be told of that."""
+    come = f"Handed over from {handoff.agent}: session {handoff.session_id}, up to entry {handoff.seq}."
+    if not handoff.digest:
+        return Notice(text=f"{come} The agent has the conversation itself.")
+    return Notice(
+        text=f"{come} The agent gets this with the first message, and nothing before:\n\n{handoff.digest}"
+    )
 
 
 class SessionSetup:
@@ -93,7 +104,9 @@ class SessionSetup:
                 seq=spec.fork.copied if spec.fork else 0,
                 fork_of=spec.fork.native_id if spec.fork else None,
                 cut_at=spec.fork.cut_at if spec.fork else None,
+                digest_due=spec.handoff is not None and bool(spec.handoff.digest),
             ),
+            [handoff_notice(spec.handoff)] if spec.handoff is not None else (),
         )
         if spec.terminal:
             self._add_step("launch", f"{agent} waits for `farsteer run`")
@@ -104,7 +117,16 @@ class SessionSetup:
             await self._runner.delete_session(spec.id)
             raise
         self._add_step("launch", f"{agent} is ready for a message")
+        if spec.handoff is not None:
+            await self._tell_source(spec.handoff, agent)
         return actor.state
+
+    async def _tell_source(self, handoff: Handoff, agent: str) -> None:
+        source = self._runner.actor(handoff.session_id)
+        if source is not None:
+            text = f"Handed over to {agent}: session {self._spec.id}"
+            with suppress(FarsteerError):
+                await source.execute(NoteChange(text, handed_off_to=self._spec.id))
 
     async def _import(self, native_id: str) -> SessionState:
         """Make a session of a conversation that the agent has already. Its history begins the log."""

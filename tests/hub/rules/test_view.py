@@ -40,6 +40,7 @@ NEW_VALUES: dict[str, object] = {
     "worktree": Worktree(base="/b", path="/p", branch="b", name="n"),
     "native_id": "n",
     "in_terminal": True,
+    "handed_off_to": ("0f9d4a52-5c1e-4f6e-9d3a-0c8b8f0d1a11",),
     "turn_id": "t",
     "approvals": (Approval(id="a", kind=ApprovalKind.PERMISSION, title="may I?", created_at=1),),
     "usage": Usage(input_tokens=3),
@@ -96,6 +97,7 @@ def test_what_is_no_state_is_fixed_or_in_every_update(name: str) -> None:
     carried = {"seq", "updated_at", "last_message", "queue"}
     fixed = {
         "id", "namespace", "machine_id", "created_at", "source", "session_type", "permission_timeout", "forked_from",
+        "handed_off_from",
         "mcp_servers", "additional_directories",
     }  # fmt: skip
     assert name in carried | fixed, "nobody is told when this changes: list it as FromState"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from farsteer.core import events as ev
 from farsteer.core.events import SessionStatus
-from farsteer.core.session import SessionSpec, SessionState
+from farsteer.core.session import SessionSpec, SessionState, Worktree
 from farsteer.runner.journal import Journal
 from farsteer.runner.session.log import CONFIRM_SECONDS, PrivateState, SessionLog
 from tests.runner.harness import SESSION
@@ -139,6 +139,8 @@ async def test_a_log_continues_after_the_last_entry_of_the_hub(journal: Journal)
 PRIVATE_CHANGES: list[PrivateState] = [
     {"native_id": "n"}, {"registered": True}, {"generation": 7}, {"fork_of": "f"}, {"cut_at": "c"},
     {"left_behind": ("a", "b")}, {"transcript_at": "r"},
+    {"worktree": Worktree(base="/b", path="/p", branch="x", name="x")}, {"digest_due": True},
+    {"handed_off_to": ("a",)},
 ]  # fmt: skip
 
 

@@ -36,6 +36,9 @@ actions:
                         conversation, and restore files if the agent supports it
   fork ID [NUMBER]      copy a session into a new one, up to but without that
                         message, and print the new id
+  handoff ID AGENT [TEXT]
+                        go on with another agent in the same directory, with TEXT as
+                        the first message, and print the new id
   export ID ...         write a session to stdout
   delete ID ...         stop the agent and delete the session with its history
 {worktree_actions.HELP}  foreign               list sessions that a machine has and the hub never had:
@@ -54,10 +57,10 @@ EXAMPLES = """\
 """
 
 _ACTIONS = [
-    "list", "show", "log", "rename", "stop", "resume", "rewind", "fork", "export", "delete",
+    "list", "show", "log", "rename", "stop", "resume", "rewind", "fork", "handoff", "export", "delete",
     *worktree_actions.ACTIONS, *foreign_sessions.ACTIONS,
 ]  # fmt: skip
-_ACTIONS_WITH_VALUE = {"rename", "rewind", "fork"}
+_ACTIONS_WITH_VALUE = {"rename", "rewind", "fork", "handoff"}
 """Actions that take one ID and a title or number, instead of several IDs."""
 
 
@@ -90,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--yes", action="store_true", help="delete, end: do not ask for confirmation")
     parser.add_argument("--keep-files", action="store_true", help="rewind: do not restore files")
-    parser.add_argument("--title", metavar="T", help="fork: title of the new session")
+    parser.add_argument("--title", metavar="T", help="fork, handoff: title of the new session")
     parser.add_argument(
         "--format",
         choices=["jsonl", "markdown"],
@@ -169,6 +172,13 @@ async def _change_with_value(client: AsyncClient, arguments: argparse.Namespace)
     given, *values = arguments.ids
     if arguments.action == "rename" and not values:
         raise BadRequest("rename needs an ID and a title: `farsteer sessions rename ID TITLE`")
+    if arguments.action == "handoff":
+        if not values:
+            raise BadRequest("handoff needs an ID and an agent: `farsteer sessions handoff ID AGENT`")
+        session = await context.find_session(client, given)
+        text = " ".join(values[1:]) or None
+        print((await client.handoff(session.id, values[0], text=text, title=arguments.title)).id)
+        return
     if arguments.action != "rename" and (len(values) > 1 or not all(value.isdecimal() for value in values)):
         raise BadRequest(
             f"{arguments.action} takes an ID and the number of a message: `farsteer sessions log ID` lists them"
@@ -243,6 +253,8 @@ def _describe(session: SessionView) -> str:
         "mode": session.permission_mode.value,
         "directory": session.directory,
         "branch": session.worktree.branch if session.worktree else "",
+        "handed over from": session.handed_off_from.session_id if session.handed_off_from else "",
+        "handed over to": ", ".join(session.handed_off_to),
         "machine": session.machine_id,
         "created": f"{ago(session.created_at)} ago",
         "used": f"{ago(session.updated_at)} ago",

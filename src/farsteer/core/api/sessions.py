@@ -92,6 +92,13 @@ class ForkedFrom(ResponseBody):
     """The last entry that was copied from that session."""
 
 
+class HandedOffFrom(ResponseBody):
+    session_id: str
+    agent: str
+    seq: int
+    """The last entry of that session that was handed over."""
+
+
 class SessionView(ResponseBody):
     """A session as it is now."""
 
@@ -129,6 +136,9 @@ class SessionView(ResponseBody):
     mcp_servers: tuple[str, ...] = ()
     """Names of the MCP servers given at creation."""
     additional_directories: tuple[str, ...] = ()
+    handed_off_from: HandedOffFrom | None = None
+    handed_off_to: tuple[str, ...] = ()
+    """The sessions of other agents that this one was handed over to."""
     in_terminal: bool = False
     """True while the agent's own interface is open in a person's terminal (`farsteer run`)."""
 
@@ -202,4 +212,12 @@ class SessionRewound(ResponseBody):
 class ForkSession(RequestBody):
     seq: EntrySeq | None = None
     """Where the copy ends: before a `user_message`, or after any other entry. None copies everything."""
+    title: Name | None = None
+
+
+class HandOff(RequestBody):
+    agent: Annotated[str, Meta(min_length=1, max_length=100)]
+    text: Text | None = None
+    """The first message. Without it, nothing is sent to the agent until somebody sends one."""
+    model: Name | None = None
     title: Name | None = None

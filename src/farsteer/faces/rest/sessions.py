@@ -13,6 +13,7 @@ from farsteer.core.api import (
     CreateSession,
     Done,
     ForkSession,
+    HandOff,
     LogLineView,
     Name,
     RenameSession,
@@ -152,6 +153,14 @@ async def fork_session(call: EndpointCall[ForkSession, None]) -> Response:
     return creation_response(forked)
 
 
+async def hand_off_session(call: EndpointCall[HandOff, None]) -> Response:
+    key = idempotency_key(call.request)
+    handed = await call.hub.handoffs.hand_off(
+        call.caller, call.id("sessionId"), call.body, idempotency_key=key
+    )
+    return creation_response(handed)
+
+
 ENDPOINTS: tuple[AnyEndpoint, ...] = (
     Endpoint(
         method="POST", path="/api/sessions", handler=create_session, scope=Scope.WRITE,
@@ -251,5 +260,17 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
         "mode, else `default`. 409 if the agent has no conversation yet, 422 `not_capable` if the agent cannot "
         "fork.",
         example={"seq": 17, "title": "the other way"},
+    ),
+    Endpoint(
+        method="POST", path="/api/sessions/{sessionId}/handoff", handler=hand_off_session, scope=Scope.WRITE,
+        body=HandOff, max_body=TEXT_MAX_BODY, response=SessionCreated, errors=(409, 422, 503),
+        make_error_body=not_created_body, error_type=SessionNotCreated, headers=IDEMPOTENCY_KEY_HEADER,
+        tag="Sessions", summary="Hand a session over to another agent",
+        description="Creates a session of `agent` in the same directory that goes on with this conversation: with the "
+        "conversation itself if the agents use the same store, else with a digest that the agent gets with the first "
+        "message. The first entry of the log shows what that is. Nothing is sent before `text` or another message. "
+        "This session does not change; both name each other (`handedOffFrom`, `handedOffTo`). 409 `turn_running` "
+        "while the agent works.",
+        example={"agent": "codex", "text": "go on with the tests"},
     ),
 )  # fmt: skip

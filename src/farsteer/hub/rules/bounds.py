@@ -33,6 +33,7 @@ _COMMANDS = 1000
 _COMMANDS_CHARS = 1024 * 1024
 _APPROVALS = 1000
 _ABANDONED = 1000
+_HANDED_OFF = 100
 _EXTRA_BYTES = 64 * 1024
 """How large `meta` of a state and `details` of an error may be. Larger ones are dropped."""
 
@@ -120,6 +121,7 @@ def _is_bounded(state: SessionState) -> bool:
         and len(state.approvals) <= _APPROVALS
         and (not state.commands or _bounded_commands(state.commands) is state.commands)
         and state.worktree is state.meta is None
+        and state.handed_off_to == ()
     )
 
 
@@ -141,6 +143,7 @@ def _with_bounds(state: SessionState) -> SessionState:
         approvals=state.approvals[:_APPROVALS],
         commands=_bounded_commands(state.commands),
         worktree=None if state.worktree is None else _bounded_worktree(state.worktree),
+        handed_off_to=tuple(id for id in state.handed_off_to if is_uuid(id))[:_HANDED_OFF],
         meta=None if state.meta is None or _is_large(state.meta) else state.meta,
     )
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from farsteer.core.api import ForkedFrom, SessionView
+from farsteer.core.api import ForkedFrom, HandedOffFrom, SessionView
 from farsteer.core.approvals import Approval
 from farsteer.core.events import SessionStatus
 from farsteer.core.queue import ItemState, QueueChange, QueueItem
@@ -76,6 +76,11 @@ def _forked_from(row: SessionRow) -> ForkedFrom | None:
     return None if fork is None else ForkedFrom(fork.session_id, fork.seq)
 
 
+def _handed_off_from(row: SessionRow) -> HandedOffFrom | None:
+    handoff = row.spec.handoff
+    return None if handoff is None else HandedOffFrom(handoff.session_id, handoff.agent, handoff.seq)
+
+
 def _mcp_server_names(row: SessionRow) -> tuple[str, ...]:
     return tuple(server.name for server in row.spec.mcp_servers)
 
@@ -110,6 +115,8 @@ FIELDS: Mapping[str, FromRow | FromState] = {
     "error": FromState("error"),
     "permission_timeout": FromRow(attrgetter("spec.permission_timeout")),
     "forked_from": FromRow(_forked_from),
+    "handed_off_from": FromRow(_handed_off_from),
+    "handed_off_to": FromState("handed_off_to"),
     "mcp_servers": FromRow(_mcp_server_names),
     "additional_directories": FromRow(attrgetter("spec.additional_directories")),
     "in_terminal": FromState("in_terminal"),

@@ -48,20 +48,24 @@ class Forks:
             if row.state.native_id is None or not row.state.registered:
                 raise Conflict("there is nothing to fork yet: the agent has no conversation")
             last_seq = row.seq if request.seq is None else await self._last_copied_seq(row, request.seq)
-            return _fork_spec(row, request, last_seq, caller)
+            return fork_spec(row, request, last_seq, caller)
 
         async def copy_log(spec: SessionSpec) -> tuple[SessionSpec, str]:
-            assert spec.fork is not None
-            ranges = await self._store.visible_ranges(namespace, session_id, spec.fork.seq)
-            copied = CopyProgress()
-            while not copied.done:
-                copied = await self._store.copy_entries(namespace, session_id, spec.id, ranges, copied)
-            spec = replace(spec, fork=_agent_memory(spec.fork, copied))
-            await self._store.finish_copy(spec, copied)
-            return spec, f"{copied.count} entries copied; the permission mode is {spec.permission_mode.value}"
+            return await self.copy_log(namespace, session_id, spec)
 
         new = NewSession(("fork", session_id, request), make_spec, copy_log=copy_log)
         return await self._creator.create(caller, new, idempotency_key)
+
+    async def copy_log(self, namespace: str, source_id: str, spec: SessionSpec) -> tuple[SessionSpec, str]:
+        """Let the log of a session in creation begin with that of its source. Returns the spec and what was done."""
+        assert spec.fork is not None
+        ranges = await self._store.visible_ranges(namespace, source_id, spec.fork.seq)
+        copied = CopyProgress()
+        while not copied.done:
+            copied = await self._store.copy_entries(namespace, source_id, spec.id, ranges, copied)
+        spec = replace(spec, fork=_agent_memory(spec.fork, copied))
+        await self._store.finish_copy(spec, copied)
+        return spec, f"{copied.count} entries copied; the permission mode is {spec.permission_mode.value}"
 
     async def _last_copied_seq(self, row: SessionRow, seq: int) -> int:
         """A person's message is left out of the copy, together with the turn that it began."""
@@ -69,7 +73,8 @@ class Forks:
         return point.first_seq - 1 if isinstance(point.entry.content, UserMessage) else seq
 
 
-def _fork_spec(source: SessionRow, request: ForkSession, last_seq: int, caller: Caller) -> SessionSpec:
+def fork_spec(source: SessionRow, request: ForkSession, last_seq: int, caller: Caller) -> SessionSpec:
+    """Return the spec of a session that goes on with what its source has up to an entry."""
     state, spec = source.state, source.spec
     mode = state.permission_mode if caller.may_set(state.permission_mode) else PermissionMode.DEFAULT
     title = (request.title or "").strip() or f"Fork of {state.title or state.directory}"

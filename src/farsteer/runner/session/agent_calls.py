@@ -258,6 +258,10 @@ class PromptDelivery:
         if item is None:
             self._turns.set_outcome(item_id, ItemState.FAILED, "the journal does not have this message")
             return
+        tells = log.state.digest_due and not item.text.startswith("/")
+        if tells:
+            # It is part of what the person sends, so that everybody sees what the agent gets.
+            item = msgspec.structs.replace(item, text=f"{self._context.digest}\n\n{item.text}")
         turn_id = self._turns.begin(item) if log.state.turn_id is None else self._turns.continue_turn(item)
         await log.flush()
         self._turns.silence.start(turn_id)
@@ -279,6 +283,8 @@ class PromptDelivery:
             self._fail(turn_id, item, ItemState.UNKNOWN, f"the delivery failed: {type(error).__name__}")
         else:
             self._turns.set_outcome(item.id, ItemState.DELIVERED)
+            if tells:
+                log.update_private_state(digest_due=False)
 
     def _handle_not_taken(self, turn_id: str, item: QueueItem, reason: str) -> None:
         """The process is gone and has not read the message: the next one gets it, a few times."""

@@ -68,6 +68,8 @@ class ActorContext:
     directories: SessionDirectories = field(default_factory=SessionDirectories)
     places: AgentPlaces = field(default_factory=AgentPlaces)
     lease: RunnerLease = field(default_factory=RunnerLease)
+    digest: str = ""
+    """What the agent is told, with the first message, of the conversation that was handed over."""
 
     @property
     def adapter(self) -> Adapter:

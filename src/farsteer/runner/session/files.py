@@ -9,6 +9,8 @@ from farsteer.core.events import Notice
 from farsteer.core.session import Worktree
 from farsteer.runner.session.log import SessionLog
 
+_MAX_HANDED_OFF = 100
+
 
 @dataclass(frozen=True, slots=True)
 class HoldFiles:
@@ -22,11 +24,13 @@ class ReleaseFiles:
 
 @dataclass(frozen=True, slots=True)
 class NoteChange:
-    """Say in the log what was done with the worktree."""
+    """Say in the log what was done with the worktree or the session."""
 
     text: str
     worktree: Worktree | None = None
     """What is known of it from now on, if that has changed."""
+    handed_off_to: str | None = None
+    """The session that this one was handed over to."""
 
 
 FileCommand = HoldFiles | ReleaseFiles | NoteChange
@@ -59,3 +63,6 @@ class HeldFiles:
                 self._log.add(Notice(text=command.text))
                 if command.worktree is not None:
                     self._log.update_private_state(worktree=command.worktree)
+                if command.handed_off_to is not None:
+                    known = (*self._log.state.handed_off_to, command.handed_off_to)
+                    self._log.update_private_state(handed_off_to=known[:_MAX_HANDED_OFF])

@@ -74,6 +74,10 @@ class PrivateState(TypedDict, total=False):
     """More of the transcript is in the log. It is committed with the events that the records became."""
     worktree: Worktree | None
     """Its branch has another name."""
+    digest_due: bool
+    """The agent has been told what was handed over."""
+    handed_off_to: tuple[str, ...]
+    """Another session went on with this conversation."""
 
 
 _PRIVATE_FIELDS = frozenset(PrivateState.__annotations__)
