@@ -17,6 +17,7 @@ from tests.support.stack import OWNER, Stack, farsteer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "worktrees.md").read_text()
+EXAMPLES: list[str] = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ async def run(stack: Stack, script: str, cwd: Path) -> str:
 
 
 async def test_the_commands_merge_what_an_agent_wrote(stack: Stack) -> None:
-    (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    example, _ = EXAMPLES
     project = make_repository(Path(stack.directory()))
     # The example reads what the agent has written, which takes a moment.
     first, rest = example.split("\n", 1)
@@ -61,6 +62,13 @@ async def test_the_commands_merge_what_an_agent_wrote(stack: Stack) -> None:
     assert (project / "login.txt").read_text().strip() == "hello"
     assert git(project, "branch", "--list", "farsteer/*") == ""
     assert not (project.parent / "project-worktrees" / "login").exists()
+
+
+async def test_a_race_compares_its_agents(stack: Stack) -> None:
+    project = make_repository(Path(stack.directory()))
+    table = (await run(stack, EXAMPLES[1], project)).splitlines()
+    assert [line.split()[0] for line in table] == ["AGENT", "demo", "demo", "2"]
+    assert all("passed" in line for line in table[1:3])
 
 
 def test_the_example_of_a_setup_is_one() -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "usage": "show tokens and cost per day, model, session or turn",
     "agents": "list the agents, what they can do and how to install them",
     "worktrees": "list the git worktrees of sessions, clean up, allow their setup",
+    "race": "give one prompt to several agents, compare what they did, merge one",
     "machines": "list the machines of a hub, forget one, let another act as it",
     "doctor": "check this machine and say how to fix what is missing",
     "config": "show every setting, its value and where it comes from",
