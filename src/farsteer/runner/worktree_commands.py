@@ -84,13 +84,13 @@ class WorktreeCommands:
         for move in self.records.moves:
             try:
                 await self._finish_move(move)
-            except FarsteerError as error:
-                _logger.error("branch %s of %s: %s", move.branch, move.repository, error.message)
+            except (FarsteerError, OSError) as error:
+                _logger.error("branch %s of %s: %s", move.branch, move.repository, error)
         for made in [one for one in self.records.made if one.discarded]:
             try:
                 await self._remove(made.worktree)
-            except FarsteerError as error:
-                _logger.error("worktree %s: %s", made.worktree.path, error.message)
+            except (FarsteerError, OSError) as error:
+                _logger.error("worktree %s: %s", made.worktree.path, error)
 
     async def close(self) -> None:
         """Wait until what is being changed is changed."""
@@ -259,11 +259,11 @@ class WorktreeCommands:
             if not force:
                 losses = await worktree_views.find_losses(opened.repository, worktree, opened.checkout)
                 losses.check("discarding this worktree")
-            await self._note_discarded(worktree, actor.spec.id)
+            made = await self._note_discarded(worktree, actor.spec.id)
             for other in [*self._actors.values()]:
                 if other.is_running and Path(other.state.directory).is_relative_to(worktree.path):
                     await other.execute(commands.Stop())
-            await self._remove(worktree)
+            await self._remove_now(made)
             await _note(
                 actor, NoteChange(f"worktree {worktree.path} and branch {worktree.branch} were discarded")
             )
@@ -286,9 +286,19 @@ class WorktreeCommands:
         if made is not None:
             await self.records.put(replace(made, worktree=new))
 
-    async def _note_discarded(self, worktree: Worktree, session: str) -> None:
+    async def _note_discarded(self, worktree: Worktree, session: str) -> MadeWorktree:
         made = self.records.find(worktree.path) or MadeWorktree(worktree, session)
-        await self.records.put(replace(made, worktree=worktree, discarded=True))
+        made = replace(made, worktree=worktree, discarded=True)
+        await self.records.put(made)
+        return made
+
+    async def _remove_now(self, made: MadeWorktree) -> None:
+        try:
+            await self._remove(made.worktree)
+        except FarsteerError:
+            # It is still used: the next start must not remove what is done there from now on.
+            await self.records.put(replace(made, discarded=False))
+            raise
 
     async def _remove(self, worktree: Worktree) -> None:
         try:
@@ -388,8 +398,7 @@ class WorktreeCommands:
             if not force and not made.discarded:
                 losses = await worktree_views.find_losses(opened.repository, opened.worktree, opened.checkout)
                 losses.check("removing this worktree")
-            await self._note_discarded(opened.worktree, made.session)
-            await self._remove(opened.worktree)
+            await self._remove_now(await self._note_discarded(opened.worktree, made.session))
 
 
 async def _release(actor: SessionActor) -> None:

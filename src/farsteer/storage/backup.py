@@ -39,6 +39,7 @@ DATABASES = ("runner.db", "hub.db")
 """In the order of their snapshots."""
 FILES = (
     "token", "jwt.key", "machine-id", "machine.key", "login.json", "hub.toml", "runner.toml", "config.toml",
+    "worktrees.json", "worktree-setup.json",
 )  # fmt: skip
 AGENTS = "agents"
 """The directory of the adapters' own files."""

@@ -389,3 +389,17 @@ async def test_a_token_that_may_only_read_sees_no_files(stack: Stack, owner: Acc
     reader = await stack.sign_in(made["secret"])
     for where in ("worktree", "worktree/diff"):
         assert (await reader.get(f"{path}/{where}")).status_code == 403
+
+
+async def test_a_worktree_that_git_does_not_remove_is_not_removed_later(
+    stack: Stack, owner: Account, project: Path, home: Path
+) -> None:
+    path, place = await start(stack, owner)
+    git(project, "worktree", "lock", str(place))
+    answer = await owner.delete(f"{path}/worktree", params={"force": "true"})
+    assert (answer.status_code, "lock" in answer.json()["error"]["message"]) == (422, True)
+    (place / "later.txt").write_text("later")
+    await stack.stop_runner()
+    await stack.start_runner()
+    assert (place / "later.txt").exists()
+    assert [one.discarded for one in WorktreeRecords(home).made] == [False]

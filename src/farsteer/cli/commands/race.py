@@ -230,8 +230,10 @@ async def _pick(arguments: argparse.Namespace) -> int:
             )
         await _merge(client, chosen)
         if arguments.discard_others:
-            async for other in client.sessions(text=None):
-                if other.source == chosen.source and other.id != chosen.id:
+            # All are found before the first is changed, which moves it in the list.
+            others = [one async for one in client.sessions() if one.source == chosen.source]
+            for other in others:
+                if other.id != chosen.id:
                     gone = await client.discard(other.id, force=True)
                     print(f"removed {clean_line(gone.path)} of {clean_line(other.agent)}", file=sys.stderr)
     return SUCCESS

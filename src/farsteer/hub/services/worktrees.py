@@ -8,6 +8,7 @@ import msgspec
 
 from farsteer.core import commands
 from farsteer.core.errors import MachineOffline, NotCapable
+from farsteer.core.wire import encode
 from farsteer.core.worktrees import (
     BranchReady,
     CleanWorktrees,
@@ -28,6 +29,8 @@ from farsteer.link.messages import WORKTREE_PROTOCOL
 
 _NO_SESSION = ""
 """The session id of a command that goes to the machine itself."""
+
+_MAX_ANSWER = 16 * 1024 * 1024
 
 T = TypeVar("T")
 
@@ -92,6 +95,8 @@ class Worktrees:
         if not self._links.speaks(namespace, machine_id, WORKTREE_PROTOCOL):
             raise NotCapable("the runner of this machine is too old for this: update farsteer there")
         reply = await self._links.call(namespace, machine_id, session_id, command)
+        if len(encode(reply.result)) > _MAX_ANSWER:
+            raise invalid_answer("it is too large")
         try:
             return msgspec.convert(reply.result, kind)
         except msgspec.ValidationError as error:
