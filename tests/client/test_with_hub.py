@@ -447,3 +447,13 @@ def test_the_synchronous_client_forks_and_exports(home: Path) -> None:
             assert client.usage(group_by="agent").total.turns == 2
 
     asyncio.run(main())
+
+
+async def test_a_pairing_is_made_listed_and_cancelled(client: AsyncClient) -> None:
+    made = await client.create_pairing("phone", scopes=["read"], expires_in=60)
+    assert (made.pairing.label, made.pairing.scopes) == ("phone", ("read",))
+    assert await client.pairings() == [made.pairing]
+    await client.cancel_pairing(made.pairing.id)
+    assert await client.pairings() == []
+    with pytest.raises(errors.NotFound):
+        await client.cancel_pairing(made.pairing.id)

@@ -36,6 +36,7 @@ COMMANDS = {
     "backup": "write the home directory to one file, also while it is in use",
     "restore": "put the content of a backup into the home directory",
     "token": "create, list and revoke access tokens",
+    "pair": "show a one-time code and a QR code that let a phone or a browser in",
     "acp": "serve an editor over ACP: Zed, JetBrains, Neovim, Toad",
     "login": "store the address of a hub and an access token for it",
     "logout": "remove what `farsteer login` stored",

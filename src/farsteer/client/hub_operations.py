@@ -236,3 +236,43 @@ class HubOperations:
             NotFound: There is no such token.
         """
         await self._connection.call("DELETE", api_path("tokens", token_id), api.Done, timeout=timeout)
+
+    async def create_pairing(
+        self,
+        label: str | None = None,
+        *,
+        scopes: Sequence[str] | None = None,
+        expires_in: int | None = None,
+        timeout: float | None = None,
+    ) -> api.PairingCreated:
+        """Make a code that gives another device a token of its own. It works once, for ten minutes.
+
+        Args:
+            label: What the device's token is called.
+            scopes: What it may do. Defaults to `read`, `write` and `approve`, as far as the caller has them.
+            expires_in: The lifetime of the device's token in seconds. None means unlimited.
+
+        Raises:
+            Forbidden: The caller may not create such a token.
+            Conflict: Too many pairings are open.
+        """
+        body = api.NewPairing(
+            label=label, scopes=None if scopes is None else list(scopes), expires_in=expires_in
+        )
+        return await self._connection.call(
+            "POST", api_path("pairings"), api.PairingCreated, body=body, timeout=timeout
+        )
+
+    async def pairings(self, *, timeout: float | None = None) -> list[api.PairingView]:
+        """Return the pairings that no device has redeemed yet."""
+        return (
+            await self._connection.call("GET", api_path("pairings"), api.PairingsResponse, timeout=timeout)
+        ).pairings
+
+    async def cancel_pairing(self, pairing_id: str, *, timeout: float | None = None) -> None:
+        """Make the code of a pairing worthless.
+
+        Raises:
+            NotFound: A device has redeemed it, or it has expired.
+        """
+        await self._connection.call("DELETE", api_path("pairings", pairing_id), api.Done, timeout=timeout)

@@ -356,6 +356,9 @@ class Client:
     tokens = _blocking(AsyncClient.tokens)
     create_token = _blocking(AsyncClient.create_token)
     revoke_token = _blocking(AsyncClient.revoke_token)
+    create_pairing = _blocking(AsyncClient.create_pairing)
+    pairings = _blocking(AsyncClient.pairings)
+    cancel_pairing = _blocking(AsyncClient.cancel_pairing)
 
 
 class Session(SessionHandle[Client]):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import FarsteerError
+from farsteer.hub.auth.pairings import Pairings
 from farsteer.hub.auth.tokens import Tokens
 from farsteer.hub.feed import Feed
 from farsteer.hub.link.machine_links import MachineLinks
@@ -56,6 +57,7 @@ class Hub:
         self.sockets = Sockets(settings.limits)
         self.slow_readers = SlowReaders(settings.limits, metrics)
         self.tokens = tokens
+        self.pairings = Pairings(store, tokens, metrics, clock)
         self.links = MachineLinks(store, tasks, metrics)
         outcomes = OutcomeReports(store, self.links, tasks)
         delivery = MessageDelivery(store, self.links, tasks, outcomes)

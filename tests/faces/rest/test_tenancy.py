@@ -50,6 +50,7 @@ async def test_lists_contain_only_the_own_namespace(stack: Stack, owner: Account
     assert await foreigner.get_json("/api/approvals") == {"approvals": []}
     assert await foreigner.get_json("/api/online-users") == {"users": []}
     assert await foreigner.get_json("/api/tokens") == {"tokens": []}
+    assert await foreigner.get_json("/api/pairings") == {"pairings": []}
 
 
 async def test_a_minted_token_stays_in_its_namespace(stack: Stack, owner: Account) -> None:
@@ -74,10 +75,12 @@ async def things_of(stack: Stack, owner: Account) -> dict[str, Any]:
 
     await eventually(queued)
     token = await owner.post_json("/api/tokens", {"label": "mine"}, 201)
+    pairing = await owner.post_json("/api/pairings", {"label": "mine"}, 201)
     return {
         "machineId": waiting["machineId"],
         "sessionId": session_id,
         "approvalId": waiting["approvals"][0]["id"],
         "itemId": item_id,
         "tokenId": token["token"]["id"],
+        "pairingId": pairing["pairing"]["id"],
     }

@@ -90,7 +90,7 @@ def _show_path(arguments: argparse.Namespace) -> int:
 
 
 async def _run_action(arguments: argparse.Namespace) -> int:
-    expires_in = _parse_duration(arguments.expires) if arguments.expires else None
+    expires_in = parse_duration(arguments.expires) if arguments.expires else None
     async with context.hub_client(arguments) as client:
         match arguments.action:
             case "create":
@@ -125,7 +125,7 @@ def _row(token: TokenView) -> tuple[str, ...]:
         ago(token.last_used_at) if token.last_used_at else "never",
         _format_date(token.expires_at) if token.expires_at else "never",
         ",".join(token.scopes),
-        token.label,
+        f"{token.label} ({clean_line(token.device)})" if token.device else token.label,
     )
 
 
@@ -154,7 +154,7 @@ def _format_date(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime("%Y-%m-%d")
 
 
-def _parse_duration(text: str) -> int:
+def parse_duration(text: str) -> int:
     """Return the seconds that `30d`, `12h` or `90m` stand for."""
     match = re.fullmatch(r"(\d{1,6})([mhd])", text)
     if match is None:

@@ -98,6 +98,8 @@ class TokenView(ResponseBody):
     last_used_at: int | None
     created_by: str | None
     """The id of the token that created it, or `owner`. None for a token of a version that did not record this."""
+    device: str | None = None
+    """What the device calls itself that got this token by a pairing. None if the token was made otherwise."""
 
 
 class TokenCreated(ResponseBody):
@@ -108,3 +110,42 @@ class TokenCreated(ResponseBody):
 
 class TokensResponse(ResponseBody):
     tokens: list[TokenView]
+
+
+class NewPairing(RequestBody):
+    label: Name | None = None
+    """What the new device's token is called. Without it, `paired device`."""
+    scopes: list[ScopeName] | None = None
+    """At most your own. Without it, `read`, `write` and `approve`, as far as you have them."""
+    expires_in: Annotated[int, Meta(ge=1, le=MAX_TOKEN_SECONDS)] | None = None
+    """Lifetime of the device's token in seconds. It ends with the token that made the pairing, at the latest."""
+
+
+class PairingView(ResponseBody):
+    """An offer to make a token for the device that knows the code."""
+
+    id: str
+    label: str
+    namespace: str
+    scopes: tuple[str, ...]
+    created_at: int
+    expires_at: int
+    """When the code stops working, in milliseconds since 1970."""
+    created_by: str
+
+
+class PairingCreated(ResponseBody):
+    pairing: PairingView
+    code: str
+    """Works once, until the pairing expires. It is returned only here; the hub stores a keyed hash."""
+
+
+class PairingsResponse(ResponseBody):
+    pairings: list[PairingView]
+
+
+class RedeemPairing(RequestBody):
+    code: Annotated[str, Meta(min_length=1, max_length=64)]
+    """Case, spaces and dashes do not matter."""
+    label: Name
+    """What the device calls itself: a claim, shown as `device` of its token."""

@@ -1,7 +1,8 @@
 """A limit on failed sign-ins per client address.
 
 A valid token is never refused, whoever else fails from the same address. The limit keeps failures from filling logs and
-tells a misconfigured client to slow down; what keeps a token from being guessed is its length.
+tells a misconfigured client to slow down; what keeps a token from being guessed is its length. A pairing code is short:
+there the limit comes before the code is looked at (`check`), so that it bounds the guesses too.
 """
 
 from __future__ import annotations
@@ -36,15 +37,23 @@ class FailureLimit:
         self._full_at: OrderedDict[str, float] = OrderedDict()
         """When the bucket of a key is full again. A key that is absent has a full bucket."""
 
+    def check(self, key: str) -> None:
+        """Raise RateLimited if `key` has no failure left: for secrets short enough that each guess must be refused."""
+        self._next_full_at(key)
+
     def record(self, key: str) -> None:
         """Count a failure. Raises RateLimited with `retryAfter` in seconds if `key` had no failure left."""
+        self._full_at[key] = self._next_full_at(key)
+        self._full_at.move_to_end(key)
+        if len(self._full_at) > self._max_keys:
+            self._full_at.popitem(last=False)
+
+    def _next_full_at(self, key: str) -> float:
+        """Return when the bucket would be full again after another failure."""
         now = self._clock()
         full_at = max(self._full_at.get(key, now), now)
         wait = full_at - now - (self._allowed - 1) * self._seconds_per_failure
         if wait > 0:
             seconds = math.ceil(wait)
             raise RateLimited(f"too many failures; try again in {seconds} s", retryAfter=seconds)
-        self._full_at[key] = full_at + self._seconds_per_failure
-        self._full_at.move_to_end(key)
-        if len(self._full_at) > self._max_keys:
-            self._full_at.popitem(last=False)
+        return full_at + self._seconds_per_failure

@@ -12,7 +12,7 @@ import msgspec
 from farsteer.core.clock import Clock
 from farsteer.core.errors import NotFound
 from farsteer.core.ids import OWNER_ID
-from farsteer.hub.store.base import Store, TokenRow
+from farsteer.hub.store.base import NewDevice, Store, TokenRow
 from farsteer.hub.tasks import BackgroundTasks
 
 _logger = logging.getLogger(__name__)
@@ -68,6 +68,15 @@ class TokenCache:
     async def add(self, row: TokenRow) -> None:
         """Store a token. Raises NotFound if the token that created it was removed in the meantime."""
         await self._store.add_token(row)
+        self._add_stored(row)
+
+    async def redeem(self, digest: bytes, device: NewDevice, max_tokens: int) -> TokenRow:
+        """Turn the pairing with this digest into a token. Raises NotFound and Conflict, as the store does."""
+        row = await self._store.redeem_pairing(digest, device, max_tokens)
+        self._add_stored(row)
+        return row
+
+    def _add_stored(self, row: TokenRow) -> None:
         if row.created_by not in (None, OWNER_ID) and row.created_by not in self._by_id:
             # Removed after the new row was stored: the store has deleted both.
             raise NotFound("the token that creates this one does not exist any more")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,7 +33,7 @@ from farsteer.hub.auth.rate_limit import FailureLimit
 from farsteer.hub.auth.secrets import load_owner_token, load_signing_key
 from farsteer.hub.auth.token_cache import TokenCache
 from farsteer.hub.metrics import Metrics
-from farsteer.hub.store.base import Store, TokenRow
+from farsteer.hub.store.base import NewDevice, Store, TokenRow
 from farsteer.hub.tasks import BackgroundTasks
 
 PREFIX = "fst_"
@@ -54,6 +54,8 @@ class Tokens:
         # The id depends on the owner token, so that changing that token invalidates the JWTs issued for it.
         self._owner_id = "owner-" + hmac.digest(key, owner.encode(), "sha256").hex()[:16]
         self._jwts = JwtCodec(key, clock)
+        self.pairing_key = hmac.digest(key, b"pairing codes", "sha256")
+        """Keys the hashes of pairing codes, which are short."""
         self._failures = FailureLimit()
 
     @classmethod
@@ -210,12 +212,10 @@ class Tokens:
             raise BadRequest("a namespace has 1 to 64 letters, digits, dots, dashes or underscores")
         if not _may_manage(caller, namespace):
             raise Forbidden("this token belongs to another namespace")
-        scopes = _parse_scopes(request.scopes)
-        for scope in scopes:
-            caller.require(scope)
+        scopes = self.grantable_scopes(caller, request.scopes)
         if sum(row.namespace == namespace for row in self._cache.rows()) >= MAX_TOKENS:
             raise Conflict(f"this namespace has {MAX_TOKENS} tokens already; revoke some")
-        secret = PREFIX + secrets.token_urlsafe(32)
+        secret = _new_secret()
         now = self._clock()
         expiries = [None if caller.owner else self.expiry(caller.token_id)]
         if request.expires_in is not None:
@@ -236,6 +236,23 @@ class Tokens:
             raise _revoked() from None
         return TokenCreated(token=_token_view(row), secret=secret)
 
+    def grantable_scopes(self, caller: Caller, names: Sequence[str] | None) -> Sequence[Scope]:
+        """Return the scopes of a new token. Raises Forbidden if the caller lacks one of them, and BadRequest."""
+        scopes = _parse_scopes(names)
+        for scope in scopes:
+            caller.require(scope)
+        return scopes
+
+    async def redeem(self, digest: bytes, device: str) -> TokenCreated:
+        """Return the token that the pairing with this digest stands for, and end the pairing.
+
+        Raises NotFound if there is none, and Conflict if its namespace has too many tokens.
+        """
+        secret = _new_secret()
+        new = NewDevice(id=new_id(), digest=_digest(secret), name=device)
+        row = await self._cache.redeem(digest, new, MAX_TOKENS)
+        return TokenCreated(token=_token_view(row), secret=secret)
+
     async def list(self, caller: Caller) -> TokensResponse:
         caller.require(Scope.ADMIN)
         rows = [row for row in self._cache.rows() if _may_manage(caller, row.namespace)]
@@ -253,6 +270,10 @@ class Tokens:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode(errors="replace")).digest()
+
+
+def _new_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def _split(access_token: str) -> tuple[str, str | None] | None:
@@ -275,7 +296,7 @@ def _revoked() -> Unauthorized:
     return Unauthorized("this token was revoked")
 
 
-def _parse_scopes(names: list[str] | None) -> list[Scope]:
+def _parse_scopes(names: Sequence[str] | None) -> list[Scope]:
     if names is None:
         return list(_DEFAULT_SCOPES)
     known = {scope.value for scope in Scope}
@@ -297,4 +318,5 @@ def _token_view(row: TokenRow) -> TokenView:
         expires_at=row.expires_at,
         last_used_at=row.last_used_at,
         created_by=row.created_by,
+        device=row.device,
     )

@@ -47,14 +47,15 @@ from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.rules.visibility import SeqRange
 from farsteer.hub.store.foreign import ForeignSessionStore
 from farsteer.hub.store.recovery import KnownSessions, RecoveryStore, UnloggedOutcome
+from farsteer.hub.store.tokens import NewDevice, PairingRow, TokenRow, TokenStore
 from farsteer.link.messages import EncodedEntry
 
 # Everything a caller or an implementation needs; what the rules return is defined with the rules.
 __all__ = [
     "AcceptedItem", "AppendResult", "AppendStatus", "ConnectedMachine", "CopyProgress", "FeedBounds", "FeedPage",
-    "KnownSessions", "LogPage", "PrioritizedItem", "Resolution", "RetainedSession", "RewindPoint", "RewindResult",
-    "SeqRange", "SessionFilter", "SessionRow", "Store", "StoredBytes", "StoredResponse", "TokenRow", "UnloggedOutcome",
-    "UsageFilter",
+    "KnownSessions", "LogPage", "NewDevice", "PairingRow", "PrioritizedItem", "Resolution", "RetainedSession",
+    "RewindPoint", "RewindResult", "SeqRange", "SessionFilter", "SessionRow", "Store", "StoredBytes", "StoredResponse",
+    "TokenRow", "UnloggedOutcome", "UsageFilter",
 ]  # fmt: skip
 
 
@@ -126,19 +127,6 @@ class StoredResponse(Struct, frozen=True):
     response: bytes
 
 
-class TokenRow(Struct, frozen=True):
-    id: str
-    digest: bytes
-    label: str
-    namespace: str
-    scopes: tuple[str, ...]
-    created_at: int
-    expires_at: int | None = None
-    last_used_at: int | None = None
-    created_by: str | None = None
-    """The id of the token that created it, or OWNER_ID. None if that was not recorded."""
-
-
 class SessionFilter(Struct, frozen=True):
     machine_id: str | None = None
     agent: str | None = None
@@ -175,7 +163,7 @@ class StoredBytes(Struct, frozen=True):
     """It cannot give back space before it was rewritten."""
 
 
-class Store(ForeignSessionStore, RecoveryStore, Protocol):
+class Store(ForeignSessionStore, RecoveryStore, TokenStore, Protocol):
     @property
     def epoch(self) -> str:
         """Identifies the history that cursors belong to, see `feed.cursor_text`.
@@ -484,17 +472,3 @@ class Store(ForeignSessionStore, RecoveryStore, Protocol):
         ...
 
     async def count_totals(self, namespace: str) -> NamespaceTotals: ...
-
-    # -- tokens
-
-    async def list_tokens(self) -> list[TokenRow]: ...
-
-    async def add_token(self, token: TokenRow) -> None:
-        """Raises NotFound if the token that created it is not stored any more."""
-        ...
-
-    async def delete_token(self, token_id: str) -> list[str]:
-        """Delete a token and all tokens that were created with it, directly or not. Return the ids of all."""
-        ...
-
-    async def record_token_use(self, token_id: str, at: int) -> None: ...

@@ -14,7 +14,7 @@ from farsteer.core.events import SessionStatus
 from farsteer.core.ids import OWNER_ID, new_id
 from farsteer.hub.rules.lease import LeaseClaim
 from farsteer.hub.rules.view import session_view
-from farsteer.hub.store.base import AppendStatus, SessionFilter, TokenRow, UsageFilter
+from farsteer.hub.store.base import AppendStatus, NewDevice, PairingRow, SessionFilter, TokenRow, UsageFilter
 from farsteer.hub.store.conformance.harness import (
     KEY,
     LINK,
@@ -314,6 +314,60 @@ class AccessContracts(StoreContracts):
         # Both are under way at once: the store decides in one order.
         await asyncio.gather(harness.store.delete_token(parent.id), _refused(harness.store.add_token(child)))
         assert await harness.store.list_tokens() == []
+
+    # -- pairings
+
+    @contract
+    async def test_a_pairing_becomes_one_token(self, harness: StoreHarness) -> None:
+        store, pairing = harness.store, _new_pairing(b"code")
+        await store.add_pairing(pairing, 9)
+        assert await store.list_pairings(NAMESPACE) == [pairing]
+        assert await store.list_pairings(OTHER_NAMESPACE) == []
+        devices = [NewDevice(new_id(), name.encode(), name) for name in ("first", "second")]
+        with pytest.raises(Conflict):
+            await store.redeem_pairing(b"code", devices[0], 0)
+        results = await asyncio.gather(
+            *(store.redeem_pairing(b"code", device, 9) for device in devices), return_exceptions=True
+        )
+        assert isinstance(results[1], NotFound)
+        [token] = await store.list_tokens()
+        assert results[0] == token
+        assert (token.label, token.scopes, token.device) == (pairing.label, pairing.scopes, "first")
+        assert token.expires_at == token.created_at + 5
+        assert await store.list_pairings(NAMESPACE) == []
+
+    @contract
+    async def test_a_pairing_ends_with_the_token_that_made_it(self, harness: StoreHarness) -> None:
+        store = harness.store
+        parent = TokenRow(new_id(), b"1", "parent", NAMESPACE, ("admin",), created_at=1, created_by=OWNER_ID)
+        await store.add_token(parent)
+        pairing = _new_pairing(b"code", created_by=parent.id)
+        await store.add_pairing(pairing, 9)
+        with pytest.raises(NotFound):
+            await store.delete_pairing(OTHER_NAMESPACE, pairing.id)
+        await store.delete_token(parent.id)
+        assert await store.list_pairings(NAMESPACE) == []
+        with pytest.raises(NotFound):
+            await store.redeem_pairing(b"code", NewDevice(new_id(), b"2", "phone"), 9)
+        with pytest.raises(NotFound):
+            await store.add_pairing(pairing, 9)
+
+    @contract
+    async def test_open_pairings_are_limited_by_namespace(self, harness: StoreHarness) -> None:
+        store, first = harness.store, _new_pairing(b"1")
+        await store.add_pairing(first, 1)
+        with pytest.raises(Conflict):
+            await store.add_pairing(_new_pairing(b"2"), 1)
+        await store.delete_pairing(NAMESPACE, first.id)
+        await store.add_pairing(_new_pairing(b"3"), 1)
+        await store.add_pairing(_new_pairing(b"4", namespace=OTHER_NAMESPACE), 1)
+
+
+def _new_pairing(digest: bytes, *, created_by: str = OWNER_ID, namespace: str = NAMESPACE) -> PairingRow:
+    return PairingRow(
+        new_id(), digest, "phone", namespace, ("read",), created_at=1, expires_at=2**52, created_by=created_by,
+        lifetime=5,
+    )  # fmt: skip
 
 
 async def _refused(attempt: Awaitable[object]) -> None:

@@ -202,4 +202,23 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     Migration(15, "ALTER TABLE machines ADD COLUMN problem TEXT"),
     Migration(16, commands.install),
+    # What a paired device calls itself; NULL for tokens made otherwise.
+    Migration(
+        17,
+        """
+        ALTER TABLE tokens ADD COLUMN device TEXT;
+
+        CREATE TABLE pairings (
+            id TEXT PRIMARY KEY,
+            digest BLOB NOT NULL UNIQUE,
+            label TEXT NOT NULL,
+            namespace TEXT NOT NULL,
+            scopes TEXT NOT NULL,
+            created_at INTEGER NOT NULL,
+            expires_at INTEGER NOT NULL,
+            created_by TEXT NOT NULL,
+            lifetime INTEGER
+        ) WITHOUT ROWID;
+        """,
+    ),
 )

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -43,7 +42,6 @@ from farsteer.hub.store.base import (
     SessionFilter,
     StoredBytes,
     StoredResponse,
-    TokenRow,
     UnloggedOutcome,
     UsageFilter,
 )
@@ -56,10 +54,9 @@ from farsteer.hub.store.sqlite import (
     machines,
     retention,
     sessions,
-    tokens,
     usage,
 )
-from farsteer.hub.store.sqlite.database import StoreDatabase
+from farsteer.hub.store.sqlite.access import AccessDatabase
 from farsteer.hub.store.sqlite.epoch import (
     OpenedEpoch,
     open_epoch,
@@ -82,7 +79,7 @@ _logger = logging.getLogger(__name__)
 _NOTHING: Mapping[str, int] = {}
 
 
-class SqliteStore(StoreDatabase):
+class SqliteStore(AccessDatabase):
     """Use `SqliteStore.open`."""
 
     def __init__(
@@ -446,17 +443,3 @@ class SqliteStore(StoreDatabase):
                 items.queued_bytes(db, namespace),
             )
         )
-
-    # -- tokens
-
-    async def list_tokens(self) -> list[TokenRow]:
-        return await self._read(tokens.select)
-
-    async def add_token(self, token: TokenRow) -> None:
-        await self._change(partial(tokens.insert, token=token))
-
-    async def delete_token(self, token_id: str) -> list[str]:
-        return await self._change(partial(tokens.delete, token_id=token_id))
-
-    async def record_token_use(self, token_id: str, at: int) -> None:
-        await self._change(partial(tokens.record_use, token_id=token_id, at=at))

@@ -12,8 +12,8 @@ from farsteer.hub.store.sqlite.transaction import Transaction
 
 def select(db: sqlite3.Connection) -> list[TokenRow]:
     rows = db.execute(
-        "SELECT id, digest, label, namespace, scopes, created_at, expires_at, last_used_at, created_by FROM tokens"
-        " ORDER BY created_at, id"
+        "SELECT id, digest, label, namespace, scopes, created_at, expires_at, last_used_at, created_by, device"
+        " FROM tokens ORDER BY created_at, id"
     )
     return [
         TokenRow(id, digest, label, namespace, tuple(scopes.split()), *rest)
@@ -22,18 +22,29 @@ def select(db: sqlite3.Connection) -> list[TokenRow]:
 
 
 def insert(tx: Transaction, token: TokenRow) -> None:
-    if token.created_by not in (None, OWNER_ID):
-        found = tx.db.execute("SELECT 1 FROM tokens WHERE id = ?", (token.created_by,)).fetchone()
-        if found is None:
-            raise NotFound("the token that creates this one does not exist any more")
+    check_creator(tx.db, token.created_by)
     tx.db.execute(
-        "INSERT INTO tokens (id, digest, label, namespace, scopes, created_at, expires_at, created_by)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO tokens (id, digest, label, namespace, scopes, created_at, expires_at, created_by, device)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             token.id, token.digest, token.label, token.namespace, " ".join(token.scopes), token.created_at,
-            token.expires_at, token.created_by,
+            token.expires_at, token.created_by, token.device,
         ),
     )  # fmt: skip
+
+
+def check_creator(db: sqlite3.Connection, token_id: str | None) -> int | None:
+    """Return when a token expires. Raises NotFound if it is not stored any more."""
+    if token_id in (None, OWNER_ID):
+        return None
+    found = db.execute("SELECT expires_at FROM tokens WHERE id = ?", (token_id,)).fetchone()
+    if found is None:
+        raise NotFound("the token that creates this one does not exist any more")
+    return found[0]
+
+
+def count(db: sqlite3.Connection, namespace: str) -> int:
+    return db.execute("SELECT count(*) FROM tokens WHERE namespace = ?", (namespace,)).fetchone()[0]
 
 
 def delete(tx: Transaction, token_id: str) -> list[str]:
@@ -44,6 +55,7 @@ def delete(tx: Transaction, token_id: str) -> list[str]:
         (token_id,),
     ).fetchall()
     tx.db.executemany("DELETE FROM tokens WHERE id = ?", rows)
+    tx.db.executemany("DELETE FROM pairings WHERE created_by = ?", rows)
     return [id for (id,) in rows]
 
 
