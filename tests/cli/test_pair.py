@@ -46,7 +46,7 @@ async def test_the_qr_code_has_the_address_and_the_code_in_the_fragment(
     hub: Stack, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Terminal(io.StringIO):
-        encoding = "utf-8"  # pyright: ignore[reportAssignmentType]
+        encoding = "utf-8"
 
         def isatty(self) -> bool:
             return True

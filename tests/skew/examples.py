@@ -119,6 +119,14 @@ def _commands() -> Iterator[commands.Command]:
         yield commands.DiscardWorktree(force=True)
         yield commands.ListWorktrees()
         yield commands.CleanWorktrees(paths=["/srv/fix"], force=True)
+    if hasattr(commands, "FileCommand"):
+        from farsteer.core import file_commands
+
+        yield file_commands.ListDirectory(path="src", offset=3)
+        yield file_commands.ReadFile(path="src/a.py", offset=1, length=2)
+        yield file_commands.ListChanges()
+        yield file_commands.ReadDiff(path="b.py", old_path="a.py")
+        yield file_commands.BrowseDirectories(path="/work")
 
 
 if __name__ == "__main__":

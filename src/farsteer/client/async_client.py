@@ -13,6 +13,7 @@ import msgspec
 
 from farsteer.client.config import absolute_path, find_token, find_url
 from farsteer.client.connection import CREATE_SECONDS, RestConnection, api_path
+from farsteer.client.file_operations import FileOperations
 from farsteer.client.hub_operations import HubOperations
 from farsteer.client.machines import choose_machine
 from farsteer.client.message_operations import MessageOperations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 TURN_RECONNECT_SECONDS = 300.0
 
 
-class AsyncClient(HubOperations, MessageOperations, WorktreeOperations):
+class AsyncClient(HubOperations, MessageOperations, WorktreeOperations, FileOperations):
     """A client of one hub, for asyncio. `farsteer.Client` is the same without `await`.
 
         async with AsyncClient() as client:

@@ -249,7 +249,7 @@ class HubOperations:
 
         Args:
             label: What the device's token is called.
-            scopes: What it may do. Defaults to `read`, `write` and `approve`, as far as the caller has them.
+            scopes: What it may do. Defaults to `read`, `write`, `approve` and `files`, as far as the caller has them.
             expires_in: The lifetime of the device's token in seconds. None means unlimited.
 
         Raises:

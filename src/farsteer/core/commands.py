@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from farsteer.core.approvals import Answer
+from farsteer.core.file_commands import FileCommand
 from farsteer.core.identity import Identity
 from farsteer.core.modes import PermissionMode, ReasoningEffort
 from farsteer.core.queue import ItemState, QueueItem
@@ -188,5 +189,5 @@ WorktreeCommand = ShowWorktree | DiffWorktree | MergeWorktree | RebaseWorktree |
 Command = (
     Create | Send | SendNow | Cancel | Settle | Abort | Stop | Resume | Prewarm | Rewind | AnswerApproval | Configure
     | SwitchAgent | Delete | ListConversations | DescribeSessions | Adopt | WorktreeCommand | ListWorktrees
-    | CleanWorktrees
+    | CleanWorktrees | FileCommand
 )  # fmt: skip

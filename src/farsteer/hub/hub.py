@@ -17,6 +17,7 @@ from farsteer.hub.services.approvals import Approvals
 from farsteer.hub.services.creation import SessionCreator
 from farsteer.hub.services.delivery import MessageDelivery
 from farsteer.hub.services.exports import Exports
+from farsteer.hub.services.files import Files
 from farsteer.hub.services.foreign_sessions import ForeignSessions
 from farsteer.hub.services.forks import Forks
 from farsteer.hub.services.handoffs import Handoffs
@@ -72,6 +73,7 @@ class Hub:
         self.worktrees = Worktrees(store, self.links)
         self.foreign_sessions = ForeignSessions(store, self.links, settings.limits.sessions)
         self.exports = Exports(store)
+        self.files = Files(store, self.links)
         self.usage = UsageReports(store)
         self.approvals = Approvals(store, self.links)
         self.presence = Presence(store, feed, self.links, tasks)

@@ -36,6 +36,8 @@ TRANSFER_PROTOCOL = 3
 """From this protocol on, large messages travel in parts."""
 FOREIGN_PROTOCOL = 3
 """From this protocol on, runners describe and adopt sessions that the hub does not know."""
+FILES_PROTOCOL = 3
+"""From this protocol on, runners show files of sessions' directories (`core.file_commands`)."""
 RECOVERY_PROTOCOL = 3
 """From this one on, hub and runner compare items and states in the handshake, and the runner knows `Settle`."""
 WORKTREE_PROTOCOL = 3

@@ -35,6 +35,11 @@ class SessionDirectories:
         self._home = home
         self._roots = tuple(Path(os.path.realpath(os.path.expanduser(root))) for root in roots)
 
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The directories below which sessions may run. Empty means anywhere."""
+        return self._roots
+
     def check(self, asked: str) -> Path:
         """Return the real path of `asked`.
 
@@ -80,22 +85,36 @@ class SessionDirectories:
         """Return whether sessions may run in `directory`, which need not exist."""
         return bool(directory) and self._refusal(Path(os.path.realpath(directory))) is None
 
-    def _refusal(self, real: Path) -> str | None:
-        """Return why no session may run in `real`, None if one may."""
+    def may_show(self, directory: Path) -> bool:
+        """Return whether the names in `directory` may be shown to who looks for a place for a session.
+
+        They may above a home, but not in one.
+        """
+        real = Path(os.path.realpath(directory))
+        return self._home_around(real) is None and self._is_in_roots(real)
+
+    def _home_around(self, real: Path) -> Path | None:
+        """Return the home that `real` is, or is in."""
         line = (real, *real.parents)
         home = next((place for place in line if _is_home(place)), None)
         identities = {_identity(place) for place in line} - {None}
+        return next((known for known in self._known_homes(real) if _identity(known) in identities), home)
+
+    def _is_in_roots(self, real: Path) -> bool:
+        return not self._roots or any(real.is_relative_to(root) for root in self._roots)
+
+    def _refusal(self, real: Path) -> str | None:
+        """Return why no session may run in `real`, None if one may."""
+        home = self._home_around(real)
         for known in self._known_homes(real):
-            if _identity(known) in identities:
-                home = known
-            elif any(_identity(above) == _identity(real) for above in known.parents):
+            if any(_identity(above) == _identity(real) for above in known.parents):
                 return (
                     f"directory {real} contains Farsteer's home {known}, in which its credentials are; choose a "
                     "project's directory, or move the home elsewhere with FARSTEER_HOME"
                 )
         if home is not None:
             return f"directory {real} is in Farsteer's home {home}, in which its credentials are; choose another one"
-        if self._roots and not any(real.is_relative_to(root) for root in self._roots):
+        if not self._is_in_roots(real):
             return f"directory {real} is outside this machine's roots (runner.toml)"
         return None
 

@@ -198,18 +198,19 @@ async def _start(
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise Unprocessable(f"git cannot be run: {error}", code=ErrorCode.WORKTREE_FAILED) from error
+    truncated = False
     try:
         async with asyncio.timeout(_SECONDS):
             if limit is None:
                 out, err = await process.communicate(stdin)
-                truncated = False
             else:
                 (out, truncated), (err, _) = await asyncio.gather(
                     _read(process, process.stdout, limit), _read(process, process.stderr, _MAX_MESSAGES)
                 )
                 await process.wait()
     except TimeoutError as error:
-        await _end(process)
+        _kill(process)
+        await process.wait()
         raise Unprocessable(
             f"git did not finish within {_SECONDS:g} s", code=ErrorCode.WORKTREE_FAILED, unfinished=True
         ) from error
@@ -231,16 +232,14 @@ async def _read(
     while chunk := await stream.read(_CHUNK):
         found += chunk
         if len(found) > limit:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             return bytes(found[:limit]), True
     return bytes(found), False
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+def _kill(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    await process.wait()
 
 
 def _environment(config: _Config, *, own_only: bool) -> dict[str, str]:

@@ -16,6 +16,7 @@ from farsteer.core import commands
 from farsteer.core.capabilities import MachineInfo
 from farsteer.core.errors import FarsteerError, Internal, NotCapable, NotFound
 from farsteer.core.events import SessionEvent
+from farsteer.core.file_commands import BrowseDirectories, FileCommand
 from farsteer.core.queue import ItemState, Queue
 from farsteer.core.session import SessionSpec, SessionState, StoredConversation
 from farsteer.core.wire import to_builtins
@@ -23,6 +24,7 @@ from farsteer.link.messages import Call, Reply, Welcome
 from farsteer.runner import held_sessions, machine, orphans
 from farsteer.runner.agent_places import AgentPlaces
 from farsteer.runner.directories import SessionDirectories
+from farsteer.runner.files import MachineFiles
 from farsteer.runner.journal import ItemOutcome, Journal, StoredSession
 from farsteer.runner.lease import RunnerLease
 from farsteer.runner.link_client import Connect, LinkClient, LinkTransport
@@ -70,6 +72,7 @@ class Runner:
         self._link = LinkClient(journal, self._outbox, self, self.lease)
         self._terminals = TerminalServer(home, self._actors.get)
         self.worktrees = WorktreeCommands(home, self.directories, user, self._actors)
+        self._files = MachineFiles(home, self.directories, user)
 
     @classmethod
     async def open(
@@ -187,10 +190,14 @@ class Runner:
                     return Reply(id=call.id, result=to_builtins(await self.worktrees.list()))
                 case commands.CleanWorktrees():
                     return Reply(id=call.id, result=to_builtins(await self.worktrees.clean(command)))
+                case BrowseDirectories():
+                    return Reply(id=call.id, result=await self._files.answer(command, None))
                 case _:
                     actor = self._actors.get(call.session)
                     if actor is None:
                         raise NotFound("this machine does not have that session")
+                    if isinstance(command, FileCommand):
+                        return Reply(id=call.id, result=await self._files.answer(command, actor.state))
                     if isinstance(command, commands.WorktreeCommand):
                         result = await self.worktrees.execute(actor, command)
                     else:

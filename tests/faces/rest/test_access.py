@@ -15,7 +15,7 @@ from farsteer.faces.rest.endpoint import AnyEndpoint
 from farsteer.hub import Hub, Scope
 from tests.support.stack import OWNER, Account, Stack, farsteer
 
-OPEN = {("POST", "/api/auth"), ("GET", "/health")}
+OPEN = {("POST", "/api/auth"), ("POST", "/api/pairings/redeem"), ("GET", "/health")}
 
 
 def address(endpoint: AnyEndpoint) -> str:

@@ -51,6 +51,11 @@ ATTEMPTS: dict[str, Attempt] = {
         who, session, approval, Answer(outcome=Outcome.APPROVED)
     ),
     "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
+    "files.list": lambda hub, who, session, _, __: hub.files.list(who, session),
+    "files.read": lambda hub, who, session, _, __: hub.files.read(who, session, "a", offset=0, length=1),
+    "files.changes": lambda hub, who, session, _, __: hub.files.changes(who, session),
+    "files.diff": lambda hub, who, session, _, __: hub.files.diff(who, session, "a"),
+    "files.browse": lambda hub, who, _, __, machine: hub.files.browse(who, machine),
     "machines.get": lambda hub, who, _, __, machine: hub.machines.get(who, machine),
     "machines.release": lambda hub, who, _, __, machine: hub.machines.release(who, machine),
     "foreign_sessions.list": lambda hub, who, _, __, machine: hub.foreign_sessions.list(who, machine),
@@ -65,7 +70,7 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
 }
 SERVICES = (
-    "sessions", "messages", "rewinds", "forks", "approvals", "machines", "foreign_sessions", "presence",
+    "sessions", "messages", "rewinds", "forks", "approvals", "machines", "foreign_sessions", "presence", "files",
 )  # fmt: skip
 # These name no object. Other tests check what they show.
 LISTS = {

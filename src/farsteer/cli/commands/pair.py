@@ -43,7 +43,7 @@ def pair_command(argv: Sequence[str]) -> int:
         "--scope",
         action="append",
         metavar="S",
-        help="scope of the device; may be repeated (default: read, write and approve)",
+        help="scope of the device; may be repeated (default: read, write, approve and files)",
     )
     parser.add_argument(
         "--expires", metavar="TIME", help="lifetime of the device's token, such as 30d (default: unlimited)"

@@ -74,7 +74,9 @@ class OnlineUsersResponse(ResponseBody):
     users: list[OnlineUser]
 
 
-ScopeName = Annotated[str, Meta(extra_json_schema={"enum": ["read", "write", "approve", "admin", "runner"]})]
+ScopeName = Annotated[
+    str, Meta(extra_json_schema={"enum": ["read", "write", "approve", "files", "admin", "runner"]})
+]
 
 
 class NewToken(RequestBody):
@@ -116,7 +118,7 @@ class NewPairing(RequestBody):
     label: Name | None = None
     """What the new device's token is called. Without it, `paired device`."""
     scopes: list[ScopeName] | None = None
-    """At most your own. Without it, `read`, `write` and `approve`, as far as you have them."""
+    """At most your own. Without it, `read`, `write`, `approve` and `files`, as far as you have them."""
     expires_in: Annotated[int, Meta(ge=1, le=MAX_TOKEN_SECONDS)] | None = None
     """Lifetime of the device's token in seconds. It ends with the token that made the pairing, at the latest."""
 

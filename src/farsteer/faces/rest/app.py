@@ -10,6 +10,7 @@ from farsteer.faces.events.sse import EventStreams
 from farsteer.faces.rest import (
     activity,
     approvals,
+    files,
     foreign_sessions,
     machines,
     messages,
@@ -33,6 +34,7 @@ TABLE: tuple[AnyEndpoint, ...] = (
     *sessions.ENDPOINTS,
     *worktrees.ENDPOINTS,
     *messages.ENDPOINTS,
+    *files.ENDPOINTS,
     *approvals.ENDPOINTS,
     *activity.ENDPOINTS,
     *pairings.ENDPOINTS,

@@ -19,6 +19,8 @@ class Scope(StrEnum):
     """Create sessions and send messages, under the permission mode that asks."""
     APPROVE = "approve"
     """Decide what an agent may do: answer approvals, and say what runs without asking."""
+    FILES = "files"
+    """See the files of sessions' directories, and the names of directories of machines."""
     ADMIN = "admin"
     """Create and revoke tokens."""
     RUNNER = "runner"

@@ -34,7 +34,7 @@ LIFETIME_MS = 10 * 60 * 1000
 MAX_OPEN = 20
 """The limit per namespace."""
 DEFAULT_LABEL = "paired device"
-_DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.APPROVE)
+_DEFAULT_SCOPES = (Scope.READ, Scope.WRITE, Scope.APPROVE, Scope.FILES)
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Without I, L, O and U (Crockford's base 32): what is typed for them is understood."""
 _LENGTH = 10
