@@ -449,6 +449,20 @@ def test_the_synchronous_client_forks_and_exports(home: Path) -> None:
     asyncio.run(main())
 
 
+async def test_a_draft_is_shared_by_clients(stack: Stack, client: AsyncClient) -> None:
+    session = await client.start(stack.directory(), agent="demo")
+    async with session.events(types=["draft-updated"]) as events:
+        written = await session.write_draft("say it", version=0)
+        event = await anext(events)
+    assert (event.session_id, event.data["text"]) == (session.id, "say it")
+    assert await session.draft() == written
+    with pytest.raises(errors.Conflict) as refused:
+        await session.write_draft("late", version=0)
+    assert refused.value.code is ErrorCode.DRAFT_OUTDATED
+    assert str(await session.ask("say it")) == "it"
+    assert (await session.draft()).text == ""
+
+
 async def test_a_pairing_is_made_listed_and_cancelled(client: AsyncClient) -> None:
     made = await client.create_pairing("phone", scopes=["read"], expires_in=60)
     assert (made.pairing.label, made.pairing.scopes) == ("phone", ("read",))

@@ -72,6 +72,7 @@ async def _converse(stack: Stack, owner: Account) -> None:
     session_id = await stack.create(owner)
     path = f"/api/sessions/{session_id}"
     await owner.post_json(f"{path}/typing", {"text": "say h"})
+    await owner.put(f"{path}/draft", json={"text": "say h"})
     for text in ("say hello", "think hm", "todo", "slow 3", "fail oops"):
         await owner.turn(session_id, text)
     for text, answer in (("write a.txt hello", "approve"), ("plan", "deny")):

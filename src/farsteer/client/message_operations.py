@@ -169,6 +169,29 @@ class MessageOperations(SessionOperations):
             "POST", path, api.Done, body=api.Typing(text=text, client_id=client_id), timeout=timeout
         )
 
+    async def draft(self, session_id: str, *, timeout: float | None = None) -> api.DraftView:
+        """Return what somebody has begun to write to a session. Its `text` is empty if there is no draft."""
+        path = api_path("sessions", session_id, "draft")
+        return (await self._connection.call("GET", path, api.DraftResponse, timeout=timeout)).draft
+
+    async def write_draft(
+        self, session_id: str, text: str, *, version: int | None = None, timeout: float | None = None
+    ) -> api.DraftView:
+        """Replace the draft of a session, for all devices. A message with the same text removes it.
+
+        Args:
+            session_id: The session.
+            text: The new draft. Empty removes it.
+            version: The version that was read last. None replaces whatever is there.
+
+        Raises:
+            Conflict: Somebody has changed it since `version` (`draft_outdated`); `details["version"]` is the
+                present one.
+        """
+        path = api_path("sessions", session_id, "draft")
+        body = api.WriteDraft(text=text, version=version)
+        return (await self._connection.call("PUT", path, api.DraftResponse, body=body, timeout=timeout)).draft
+
     async def approvals(self, *, timeout: float | None = None) -> list[api.ApprovalView]:
         """Return all open approvals of all sessions: what agents wait for a person to answer."""
         return (

@@ -62,6 +62,8 @@ class AsyncSession(SessionHandle[AsyncClient]):
     deny = for_session(AsyncClient.deny)
     answer = for_session(AsyncClient.answer)
     typing = for_session(AsyncClient.typing)
+    draft = for_session(AsyncClient.draft)
+    write_draft = for_session(AsyncClient.write_draft)
     list_files = for_session(AsyncClient.list_files)
     read_file = for_session(AsyncClient.read_file)
     changes = for_session(AsyncClient.changes)

@@ -63,6 +63,7 @@ class ErrorCode(StrEnum):
     ALREADY_ANSWERED = "already_answered"
     APPROVAL_NEEDED = "approval_needed"
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    DRAFT_OUTDATED = "draft_outdated"
     QUEUE_FULL = "queue_full"
     NOT_CANCELLABLE = "not_cancellable"
     TOO_LARGE = "too_large"

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from farsteer.core.api import MachineView, OnlineUser, ResponseBody, SessionView, UserTyping
+from farsteer.core.api import DraftChange, MachineView, OnlineUser, ResponseBody, SessionView, UserTyping
 from farsteer.core.approvals import Approval
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import Delta, Entry, SessionStatus, SlashCommand
@@ -192,6 +192,13 @@ class TypingChangedEvent(LiveEvent, frozen=True, tag="typing-changed"):
     typing: UserTyping
 
 
+class DraftUpdatedEvent(LiveEvent, frozen=True, tag="draft-updated"):
+    """What somebody has begun to write to a session was changed, sent or removed. Not stored."""
+
+    session_id: str
+    data: DraftChange
+
+
 class OnlineUsersChangedEvent(LiveEvent, frozen=True, tag="online-users-changed"):
     """Somebody has connected or disconnected. `users` has everybody who is connected. Not stored."""
 
@@ -200,7 +207,8 @@ class OnlineUsersChangedEvent(LiveEvent, frozen=True, tag="online-users-changed"
 
 SyncEvent = (
     SessionAddedEvent | SessionUpdatedEvent | SessionRemovedEvent | MessageReceivedEvent | MessageDeltaEvent
-    | MessagesClearedEvent | MachineUpdatedEvent | MachineRemovedEvent | TypingChangedEvent | OnlineUsersChangedEvent
+    | MessagesClearedEvent | MachineUpdatedEvent | MachineRemovedEvent | TypingChangedEvent | DraftUpdatedEvent
+    | OnlineUsersChangedEvent
 )  # fmt: skip
 """Any live event."""
 

@@ -16,6 +16,7 @@ from farsteer.hub.rules.queue import QueueLimits
 from farsteer.hub.services.approvals import Approvals
 from farsteer.hub.services.creation import SessionCreator
 from farsteer.hub.services.delivery import MessageDelivery
+from farsteer.hub.services.drafts import Drafts
 from farsteer.hub.services.exports import Exports
 from farsteer.hub.services.files import Files
 from farsteer.hub.services.foreign_sessions import ForeignSessions
@@ -73,6 +74,7 @@ class Hub:
         self.worktrees = Worktrees(store, self.links)
         self.foreign_sessions = ForeignSessions(store, self.links, settings.limits.sessions)
         self.exports = Exports(store)
+        self.drafts = Drafts(store)
         self.files = Files(store, self.links)
         self.usage = UsageReports(store)
         self.approvals = Approvals(store, self.links)

@@ -96,10 +96,12 @@ class FileAccess:
     def _resolve(self, asked: str) -> Path:
         if "\0" in asked or os.path.isabs(asked):
             raise not_allowed(f"{asked!r} is not a path below the session's directory")
-        with _translated(asked):
-            real = Path(os.path.realpath(self._root / asked, strict=True))
-        if not real.is_relative_to(self._root):
-            raise not_allowed(f"{asked!r} leads out of the session's directory")
+        # First without looking whether it exists, which must not be told of what is elsewhere.
+        for strict in (False, True):
+            with _translated(asked):
+                real = Path(os.path.realpath(self._root / asked, strict=strict))
+            if not real.is_relative_to(self._root):
+                raise not_allowed(f"{asked!r} leads out of the session's directory")
         if is_of_system(real):
             raise not_allowed(f"{asked!r} is no file of a disk")
         return real

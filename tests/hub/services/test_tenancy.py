@@ -16,6 +16,7 @@ from farsteer.core.api import (
     SendMessage,
     SwitchAgent,
     Typing,
+    WriteDraft,
 )
 from farsteer.core.approvals import Answer, Approval, ApprovalKind, Outcome
 from farsteer.core.errors import NotFound
@@ -51,6 +52,8 @@ ATTEMPTS: dict[str, Attempt] = {
         who, session, approval, Answer(outcome=Outcome.APPROVED)
     ),
     "presence.typing": lambda hub, who, session, _, __: hub.presence.typing(who, session, Typing(text="x")),
+    "drafts.read": lambda hub, who, session, _, __: hub.drafts.read(who, session),
+    "drafts.write": lambda hub, who, session, _, __: hub.drafts.write(who, session, WriteDraft(text="x")),
     "files.list": lambda hub, who, session, _, __: hub.files.list(who, session),
     "files.read": lambda hub, who, session, _, __: hub.files.read(who, session, "a", offset=0, length=1),
     "files.changes": lambda hub, who, session, _, __: hub.files.changes(who, session),
@@ -70,7 +73,8 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
 }
 SERVICES = (
-    "sessions", "messages", "rewinds", "forks", "approvals", "machines", "foreign_sessions", "presence", "files",
+    "sessions", "messages", "rewinds", "forks", "approvals", "machines", "foreign_sessions", "presence",
+    "files", "drafts",
 )  # fmt: skip
 # These name no object. Other tests check what they show.
 LISTS = {

@@ -39,6 +39,7 @@ from farsteer.core.api.base import (
     Text,
     Value,
 )
+from farsteer.core.api.drafts import DraftChange, DraftResponse, DraftView, WriteDraft
 from farsteer.core.api.machines import (
     AgentOnMachine,
     AgentsResponse,
@@ -99,6 +100,9 @@ __all__ = [
     "CreateSession",
     "Deny",
     "Done",
+    "DraftChange",
+    "DraftResponse",
+    "DraftView",
     "EntrySeq",
     "ErrorBody",
     "ErrorResponse",
@@ -159,4 +163,5 @@ __all__ = [
     "User",
     "UserTyping",
     "Value",
+    "WriteDraft",
 ]

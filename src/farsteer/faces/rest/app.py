@@ -10,6 +10,7 @@ from farsteer.faces.events.sse import EventStreams
 from farsteer.faces.rest import (
     activity,
     approvals,
+    drafts,
     files,
     foreign_sessions,
     machines,
@@ -34,6 +35,7 @@ TABLE: tuple[AnyEndpoint, ...] = (
     *sessions.ENDPOINTS,
     *worktrees.ENDPOINTS,
     *messages.ENDPOINTS,
+    *drafts.ENDPOINTS,
     *files.ENDPOINTS,
     *approvals.ENDPOINTS,
     *activity.ENDPOINTS,

@@ -45,6 +45,7 @@ from farsteer.hub.rules.rewind import RewindPoint, RewindResult
 from farsteer.hub.rules.session import ConnectedMachine
 from farsteer.hub.rules.view import SessionRow
 from farsteer.hub.rules.visibility import SeqRange
+from farsteer.hub.store.drafts import DraftStore
 from farsteer.hub.store.foreign import ForeignSessionStore
 from farsteer.hub.store.recovery import KnownSessions, RecoveryStore, UnloggedOutcome
 from farsteer.hub.store.tokens import NewDevice, PairingRow, TokenRow, TokenStore
@@ -163,7 +164,7 @@ class StoredBytes(Struct, frozen=True):
     """It cannot give back space before it was rewritten."""
 
 
-class Store(ForeignSessionStore, RecoveryStore, TokenStore, Protocol):
+class Store(ForeignSessionStore, RecoveryStore, TokenStore, DraftStore, Protocol):
     @property
     def epoch(self) -> str:
         """Identifies the history that cursors belong to, see `feed.cursor_text`.

@@ -28,6 +28,7 @@ from farsteer.hub.store.conformance.harness import (
     new_item,
     new_machine,
 )
+from farsteer.hub.store.drafts import NewDraft
 
 
 class AccessContracts(StoreContracts):
@@ -314,6 +315,29 @@ class AccessContracts(StoreContracts):
         # Both are under way at once: the store decides in one order.
         await asyncio.gather(harness.store.delete_token(parent.id), _refused(harness.store.add_token(child)))
         assert await harness.store.list_tokens() == []
+
+    # -- drafts
+
+    @contract
+    async def test_a_draft_has_a_version_and_belongs_to_a_session(self, harness: StoreHarness) -> None:
+        store, log = harness.store, await harness.create_session()
+        id, draft = log.session_id, NewDraft(text="x", by="ann", identity=None, client_id="")
+        with pytest.raises(NotFound):
+            await store.read_draft(OTHER_NAMESPACE, id)
+        with pytest.raises(NotFound):
+            await store.write_draft(OTHER_NAMESPACE, id, draft, None)
+        assert (await store.read_draft(NAMESPACE, id)).version == 0
+        written = await store.write_draft(NAMESPACE, id, draft, 0)
+        assert (written.text, written.version, written.by) == ("x", 1, "ann")
+        with pytest.raises(Conflict):
+            await store.write_draft(NAMESPACE, id, draft, 0)
+        await store.accept_item(NAMESPACE, id, replace(new_item(), text="y"))
+        assert await store.read_draft(NAMESPACE, id) == written
+        await store.accept_item(NAMESPACE, id, replace(new_item(), text="x"))
+        emptied = await store.read_draft(NAMESPACE, id)
+        assert (emptied.text, emptied.version) == ("", 2)
+        await harness.reopen()
+        assert await harness.store.read_draft(NAMESPACE, id) == emptied
 
     # -- pairings
 

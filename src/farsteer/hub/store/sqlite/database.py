@@ -62,6 +62,8 @@ class StoreDatabase:
             if tx.published:
                 self._feed.publish(tx.published)
                 self._epoch_file.record(self._epoch, tx.published[-1].cursor or 0)
+            if tx.announced:
+                self._feed.publish(tx.announced)
 
         return await self._writer.submit(job, publish)
 

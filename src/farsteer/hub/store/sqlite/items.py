@@ -46,6 +46,7 @@ from farsteer.hub.rules.queue import (
 from farsteer.hub.rules.session import MachineItem
 from farsteer.hub.rules.view import SHORT_QUEUE, encode_queue_change
 from farsteer.hub.store.base import AcceptedItem, Claim, PrioritizedItem, UnloggedOutcome
+from farsteer.hub.store.sqlite import drafts
 from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.storage.quarantine import decode_row
 
@@ -133,6 +134,7 @@ def accept(
     queued = QueuedTotals(position, session_bytes, namespace_bytes)
     summary = insert(tx, namespace, session_id, item, queued, limits, claimed_by or NOT_CLAIMED)
     _publish(tx, namespace, session_id, state, QueueChange(item.id, item.state, position, summary))
+    drafts.empty_if_sent(tx, namespace, session_id, item)
     return AcceptedItem(summary, position, repeated=False, machine_id=machine_id, claimed_by=claimed_by)
 
 

@@ -57,6 +57,7 @@ class Repairs:
                     raise
         while True:
             tx.published.clear()
+            tx.announced.clear()
             tx.db.execute("SAVEPOINT repairs")
             try:
                 for row in damaged:
@@ -94,6 +95,11 @@ def _repair_session(tx: Transaction, row: DamagedRow) -> None:
 def _repair_commands(tx: Transaction, row: DamagedRow) -> None:
     """The runner sends them again with the next state that has commands, at the latest over its next link."""
     commands.delete(tx.db, str(row.key))
+
+
+def _repair_draft(tx: Transaction, row: DamagedRow) -> None:
+    """Forget who has written it. The text is whole."""
+    tx.db.execute("UPDATE drafts SET identity = NULL WHERE session_id = ?", (row.key,))
 
 
 def _is_damaged(body: bytes | None, kind: type[object]) -> bool:
@@ -167,6 +173,7 @@ def _repair_resolution(tx: Transaction, row: DamagedRow) -> None:
 
 
 _REPAIRS: dict[str, Callable[[Transaction, DamagedRow], None]] = {
+    "drafts": _repair_draft,
     "sessions": _repair_session,
     "items": _repair_item,
     "item_bodies": _repair_item_body,

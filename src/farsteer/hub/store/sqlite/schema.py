@@ -221,4 +221,18 @@ MIGRATIONS: tuple[Migration, ...] = (
         ) WITHOUT ROWID;
         """,
     ),
+    Migration(
+        18,
+        """
+        CREATE TABLE drafts (
+            session_id TEXT PRIMARY KEY,
+            text TEXT NOT NULL,
+            version INTEGER NOT NULL,
+            updated_at INTEGER NOT NULL,
+            by TEXT NOT NULL,
+            identity BLOB,
+            client_id TEXT NOT NULL
+        );
+        """,
+    ),
 )

@@ -27,7 +27,7 @@ from farsteer.hub.rules.session import (
 )
 from farsteer.hub.rules.view import SessionRow, session_view
 from farsteer.hub.store.base import KnownSessions, Resolution, SessionFilter, StoredResponse
-from farsteer.hub.store.sqlite import commands, foreign, items
+from farsteer.hub.store.sqlite import commands, drafts, foreign, items
 from farsteer.hub.store.sqlite.checks import check_entry
 from farsteer.hub.store.sqlite.transaction import Transaction
 from farsteer.link.messages import KnownSession
@@ -394,6 +394,7 @@ def delete(tx: Transaction, namespace: str, session_id: str, reason: bytes | Non
         (SessionPhase.PURGING.value, tx.now, session_id),
     )
     commands.delete(tx.db, session_id)
+    drafts.delete(tx.db, session_id)
     tx.db.execute("DELETE FROM resolved WHERE session_id = ?", (session_id,))
     tx.db.execute("DELETE FROM cuts WHERE session_id = ?", (session_id,))
     # The sums keep what it used.

@@ -9,7 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from farsteer.core.api import MachineView, MessagesCleared, SessionView, UsageGrouping, UsageResponse
+from farsteer.core.api import (
+    DraftView,
+    MachineView,
+    MessagesCleared,
+    SessionView,
+    UsageGrouping,
+    UsageResponse,
+)
 from farsteer.core.capabilities import AgentModels, MachineInfo
 from farsteer.core.clock import Clock, now_ms
 from farsteer.core.errors import IdentityInUse
@@ -45,8 +52,10 @@ from farsteer.hub.store.base import (
     UnloggedOutcome,
     UsageFilter,
 )
+from farsteer.hub.store.drafts import NewDraft
 from farsteer.hub.store.sqlite import (
     copies,
+    drafts,
     entries,
     foreign,
     items,
@@ -298,6 +307,24 @@ class SqliteStore(AccessDatabase):
     async def _compact(self) -> None:
         async with self._purging:
             await (await self._writer.erase())
+
+    # -- drafts
+
+    async def read_draft(self, namespace: str, session_id: str) -> DraftView:
+        def read(db: sqlite3.Connection) -> DraftView:
+            sessions.find(db, namespace, session_id)
+            return drafts.read(db, session_id)
+
+        return await self._read(read)
+
+    async def write_draft(
+        self, namespace: str, session_id: str, draft: NewDraft, seen: int | None
+    ) -> DraftView:
+        def write(tx: Transaction) -> DraftView:
+            sessions.find(tx.db, namespace, session_id)
+            return drafts.write(tx, namespace, session_id, draft, seen)
+
+        return await self._change(write)
 
     # -- approvals and requests
 

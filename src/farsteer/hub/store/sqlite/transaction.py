@@ -20,7 +20,7 @@ _INSERT_OR_REPLACE = f"INSERT OR REPLACE {_ROW}"
 class Transaction:
     """Runs in the writer's thread. What it publishes reaches the feed after the commit."""
 
-    __slots__ = ("begins_epoch", "db", "epoch", "now", "published")
+    __slots__ = ("announced", "begins_epoch", "db", "epoch", "now", "published")
 
     def __init__(self, db: sqlite3.Connection, epoch: str, now: int) -> None:
         self.db = db
@@ -29,6 +29,8 @@ class Transaction:
         self.begins_epoch = False
         """The epoch is a new one."""
         self.published: list[SyncEvent] = []
+        self.announced: list[SyncEvent] = []
+        """What is published after those, and not stored."""
 
     def begin_epoch(self, epoch: str) -> None:
         """Give the cursors of this epoch from now on, which the caller has stored."""
@@ -36,6 +38,11 @@ class Transaction:
 
     def publish(self, namespace: str, type: str, subject: str, payload: bytes | None = None) -> None:
         self._publish(namespace, type, subject, None, payload)
+
+    def announce(self, namespace: str, type: str, subject: str, payload: bytes) -> None:
+        """Publish an event that is not stored. For a slow client the last one of a kind and subject is enough."""
+        event = sync_event(namespace, type, subject, payload, merge_key=f"{type}:{subject}")
+        self.announced.append(event)
 
     def publish_latest(self, namespace: str, type: str, subject: str, payload: bytes | None) -> None:
         """Publish an event that makes the subject's previous one of this kind obsolete: it replaces that row."""
