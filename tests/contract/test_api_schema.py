@@ -38,6 +38,8 @@ STRICTER = {
     "POST /api/sessions/{sessionId}/fork",
     "GET /api/usage",
     "POST /api/sessions",
+    "POST /api/pairings",
+    "PUT /api/sessions/{sessionId}/draft",
 }
 SOUND_ANSWER = [
     not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,

@@ -23,8 +23,10 @@ MAX_PATCH = 256 * 1024
 MAX_CHANGES = 2000
 """How many changed files are listed."""
 _MAX_NAME = 4096
+_MAX_ASKED = 2048
+"""Two of these fit into the head of a request, whatever characters they have."""
 
-FilePath = Annotated[str, Meta(max_length=_MAX_NAME)]
+FilePath = Annotated[str, Meta(max_length=_MAX_ASKED)]
 """A path below the session's directory, with `/` between its parts. Empty is the directory itself."""
 ShownPath = Annotated[str, Meta(max_length=4 * _MAX_NAME)]
 FileKind = Literal["directory", "file", "link", "other"]
