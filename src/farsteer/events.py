@@ -59,6 +59,7 @@ from farsteer.core.events import (
     UserMessage,
 )
 from farsteer.core.live_events import (
+    DraftUpdatedEvent,
     MachineRemovedEvent,
     MachineUpdatedEvent,
     MessageDeltaEvent,
@@ -90,6 +91,7 @@ __all__ = [
     "Delta",
     "DeltaKind",
     "DiffBlock",
+    "DraftUpdatedEvent",
     "Entry",
     "FileRestore",
     "FilesRestored",

@@ -72,7 +72,7 @@ class FileOperations:
         path = api_path("sessions", session_id, "changes")
         return await self._connection.call("GET", path, files.ChangesResponse, timeout=timeout)
 
-    async def diff(
+    async def file_diff(
         self, session_id: str, path: str, *, old_path: str | None = None, timeout: float | None = None
     ) -> files.FileDiff:
         """Return how one file of a session's directory differs from the last commit.

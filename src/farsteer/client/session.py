@@ -67,7 +67,7 @@ class AsyncSession(SessionHandle[AsyncClient]):
     list_files = for_session(AsyncClient.list_files)
     read_file = for_session(AsyncClient.read_file)
     changes = for_session(AsyncClient.changes)
-    diff = for_session(AsyncClient.diff)
+    file_diff = for_session(AsyncClient.file_diff)
     rewind = for_session(AsyncClient.rewind)
     fork = for_session(AsyncClient.fork)
     handoff = for_session(AsyncClient.handoff)

@@ -78,7 +78,7 @@ async def test_the_sdk_reads_files(stack: Stack, session_id: str) -> None:
         assert [entry.name for entry in (await session.list_files()).entries] == [".git", "a.txt"]
         assert (await session.read_file("a.txt", length=2)).content == "tw"
         assert [file.path for file in (await session.changes()).files] == ["a.txt"]
-        assert "+two" in (await session.diff("a.txt")).patch
+        assert "+two" in (await session.file_diff("a.txt")).patch
         machine_id = (await session.view()).machine_id
         browsed = await client.directories(machine_id, stack.directory())
         assert browsed.path == stack.directory()
