@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "farsteer"
 OF_THE_SYSTEM = {"HOME", "PATH", "TERM", "COLUMNS", "LINES"}
 INTERNAL = {"FARSTEER_LAUNCH", "FARSTEER_RUN_AS"}
 """Set by the runner itself for the processes that it starts."""
-IN_PLACES = {"self.variable", "self._provider.key_variable", "variable"}
+IN_PLACES = {"self.variable", "self._provider.key_variable", "variable", "key"}
 """Names that come from a declaration of an agent or a provider, or from the table itself."""
 
 

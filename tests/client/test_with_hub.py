@@ -16,6 +16,7 @@ from farsteer.core.api import NewAttachment
 from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.errors import ErrorCode
 from farsteer.core.events import AgentMessage, FileRestore, Role, SessionStatus, TurnEndReason, UserMessage
+from farsteer.core.live_events import DraftUpdatedEvent
 from farsteer.core.modes import PermissionMode
 from farsteer.core.queue import Delivery, ItemState
 from tests.client.proxy import proxy
@@ -454,7 +455,8 @@ async def test_a_draft_is_shared_by_clients(stack: Stack, client: AsyncClient) -
     async with session.events(types=["draft-updated"]) as events:
         written = await session.write_draft("say it", version=0)
         event = await anext(events)
-    assert (event.session_id, event.data["text"]) == (session.id, "say it")
+    assert isinstance(event.content, DraftUpdatedEvent)
+    assert (event.content.session_id, event.content.data.text) == (session.id, "say it")
     assert await session.draft() == written
     with pytest.raises(errors.Conflict) as refused:
         await session.write_draft("late", version=0)

@@ -131,6 +131,7 @@ SETTINGS = (
         secret=True,
     ),
     Setting("droid.program", "the program of Droid", variables=("DROID_EXECUTABLE",)),
+    Setting("aider.model", "the model of aider, where none is chosen", variables=("AIDER_MODEL",)),
     Setting("droid.key", "key of Droid, instead of its login", variables=("FACTORY_API_KEY",), secret=True),
 )
 """Every setting, but for the keys of model providers, which their own files name."""

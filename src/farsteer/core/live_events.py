@@ -60,8 +60,7 @@ class StoredEvent(LiveEvent, frozen=True, kw_only=True, rename="camel", tag_fiel
 FIXED_FIELDS = frozenset(
     {
         "id", "namespace", "machine_id", "created_at", "source", "session_type", "permission_timeout", "forked_from",
-        "handed_off_from",
-        "mcp_servers", "additional_directories",
+        "handed_off_from", "mcp_servers", "additional_directories",
     }
 )  # fmt: skip
 """Fields of a session that never change."""
@@ -93,6 +92,7 @@ class SessionChanges(Struct, frozen=True, rename="camel"):
     last_message: str | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
     in_terminal: bool | UnsetType = UNSET
+    handed_off_to: tuple[str, ...] | UnsetType = UNSET
     queue_changes: list[QueueChange] | UnsetType = UNSET
 
     def apply_to(self, session: SessionView) -> SessionView:

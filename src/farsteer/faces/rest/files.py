@@ -36,7 +36,7 @@ class FileQuery(RequestBody):
     length: Annotated[int, Meta(ge=1, le=MAX_READ)] = DEFAULT_READ
 
 
-class DiffQuery(RequestBody):
+class FileDiffQuery(RequestBody):
     path: FilePath = ""
     old_path: FilePath | None = None
 
@@ -60,7 +60,7 @@ async def list_changes(call: EndpointCall[None, None]) -> ChangesResponse:
     return await call.hub.files.changes(call.caller, call.id("sessionId"))
 
 
-async def read_diff(call: EndpointCall[None, DiffQuery]) -> FileDiff:
+async def read_diff(call: EndpointCall[None, FileDiffQuery]) -> FileDiff:
     return await call.hub.files.diff(
         call.caller, call.id("sessionId"), call.query.path, old_path=call.query.old_path
     )
@@ -101,7 +101,7 @@ ENDPOINTS: tuple[AnyEndpoint, ...] = (
     ),
     Endpoint(
         method="GET", path=_SESSION + "/diff", handler=read_diff, scope=Scope.FILES,
-        query=DiffQuery, response=FileDiff, errors=MACHINE_ERRORS,
+        query=FileDiffQuery, response=FileDiff, errors=MACHINE_ERRORS,
         tag="Files", summary="Show how a file of a session has changed",
         description="Against the last commit. Give `oldPath` for a file that was renamed. The patch of a file that git "
         "does not know adds all of it.",
