@@ -24,6 +24,11 @@ from bench.peers.base import Unavailable
 from tests.support.node import NODE
 from tests.vendor.pins import PINS, Pin, here
 
+UNPACK = """
+const fs = require("fs"), zlib = require("zlib"), path = process.argv[1];
+fs.writeFileSync(path, zlib.brotliDecompressSync(fs.readFileSync(path + ".br")), { mode: 0o755 });
+fs.unlinkSync(path + ".br");
+"""
 NPM = NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 TIMEOUT = 600.0
 
@@ -70,6 +75,8 @@ def install(pin: Pin, cache: Path = CACHE) -> Path:
             folder = Path(tempfile.mkdtemp(prefix=f".{pin.id}-", dir=cache))
             try:
                 _fetch(pin, folder)
+                if pin.packed:
+                    _unpack(folder / "node_modules" / pin.program_here)
                 _check(pin, folder)
                 folder.chmod(0o755)
                 folder.rename(place)
@@ -89,29 +96,38 @@ def _fetch(pin: Pin, folder: Path) -> None:
     (folder / "package.json").write_text(json.dumps({"private": True}))
     packed = folder / ".npm"
     command = [
-        str(NODE), str(NPM), "install", f"{pin.package_here}@{pin.release_here}", "--save-exact",
+        str(NPM), "install", f"{pin.package_here}@{pin.release_here}", "--save-exact",
         "--cache", str(packed), "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error",
         *([] if pin.scripts else ["--ignore-scripts"]),
     ]  # fmt: skip
+    _run_node("npm", command, folder)
+    shutil.rmtree(packed, ignore_errors=True)
+
+
+def _unpack(program: Path) -> None:
+    _run_node("unpacking", ["-e", UNPACK, str(program)], program.parent)
+
+
+def _run_node(what: str, arguments: list[str], folder: Path) -> None:
+    """Run node, and raise InstallFailed with its complaint if it fails."""
     environment = {
         **os.environ,
         "NODE_OPTIONS": "--use-system-ca",
         "PATH": f"{NODE.parent}:{os.environ['PATH']}",
     }
     with subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
-    ) as npm:  # fmt: skip
+        [str(NODE), *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as node:  # fmt: skip
         try:
-            _, complaint = npm.communicate(timeout=TIMEOUT)
+            _, complaint = node.communicate(timeout=TIMEOUT)
         except BaseException as error:
-            os.killpg(npm.pid, signal.SIGKILL)
+            os.killpg(node.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                raise InstallFailed(f"npm took more than {TIMEOUT:g} s") from error
+                raise InstallFailed(f"{what} took more than {TIMEOUT:g} s") from error
             raise
-    if npm.returncode != 0:
-        raise InstallFailed(complaint.strip() or f"npm ended with {npm.returncode}")
-    shutil.rmtree(packed, ignore_errors=True)
+    if node.returncode != 0:
+        raise InstallFailed(complaint.strip() or f"{what} ended with {node.returncode}")
 
 
 def _check(pin: Pin, folder: Path) -> None:

@@ -40,6 +40,8 @@ class Pin:
     """What npm must have got, for the platforms where it is known."""
     scripts: bool = False
     """Whether the package needs its install scripts."""
+    packed: bool = False
+    """Whether the package has the program compressed, as PROGRAM.br, which its install script would unpack."""
 
     @property
     def id(self) -> str:
@@ -99,4 +101,52 @@ CODEX = Pin(
 """Each platform's program is a version of the package."""
 ACPX = Pin(name="acpx", version="0.19.1", package="acpx", program="acpx/dist/cli.js")
 """A client of editors' protocol for the command line, made by others; the node of `make setup` runs it."""
-PINS = (DROID, DROID_OLD, CLAUDE, CODEX, ACPX)
+GEMINI = Pin(
+    name="gemini",
+    version="0.61.0",
+    package="@google/gemini-cli",
+    program=".bin/gemini",
+    integrity={
+        "linux-x64": "sha512-dbQ9A0qBtFJNi6XBkHvfZ6Azpn6PNgH/P8h2MZ67RLlX8hSAVjup39CRWqdRxZv7YXIuhrFaytr8y0jKnkoxnQ=="
+    },
+)
+OPENCODE = Pin(
+    name="opencode",
+    version="1.18.33",
+    package="opencode-{platform}",
+    program="opencode-{platform}/bin/opencode",
+    integrity={
+        "linux-x64": "sha512-q/t/3p2CTxOT9y2kvjesb/LZab2+1eqlhhWA02Be6mjTtmYtNBcBsrI5yDo4Fw7ZSPBW2oyMIGMNRqiKQjiAWw=="
+    },
+)
+"""The package `opencode-ai` only selects one of these in an install script."""
+GROK = Pin(
+    name="grok",
+    version="1.0.41",
+    package="@xai-official/grok-{platform}",
+    program="@xai-official/grok-{platform}/bin/grok",
+    packed=True,
+    integrity={
+        "linux-x64": "sha512-5KS0AMeGYQh3++0EEZPKVjAcalFQma8K5SKMhBu1k1OVNpA/lO+fRgecS1/kOsLaGaPDPfQm611Z+a5J9dLfAg=="
+    },
+)
+"""The install script of `@xai-official/grok` unpacks it into the user's home, which is not ours to write to."""
+QWEN = Pin(
+    name="qwen",
+    version="0.24.4",
+    package="@qwen-code/qwen-code",
+    program=".bin/qwen",
+    integrity={
+        "linux-x64": "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg=="
+    },
+)
+KIMI = Pin(
+    name="kimi",
+    version="2.1.0",
+    package="@moonshot-ai/kimi-code",
+    program=".bin/kimi",
+    integrity={
+        "linux-x64": "sha512-c9rY0DS0xNOraEgUFJ5Cexz6+S3R+PczIwCVCI4eP93xv1xpIbyFLe6wyQl29VR9UMafmfQG6+dIyJcCLEAoBQ=="
+    },
+)
+PINS = (DROID, DROID_OLD, CLAUDE, CODEX, ACPX, GEMINI, OPENCODE, GROK, QWEN, KIMI)

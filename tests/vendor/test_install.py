@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ if (process.env.TOY_FAILS) { console.error("no such package"); process.exit(1); 
 const bin = path.join("node_modules", name, "bin");
 fs.mkdirSync(bin, { recursive: true });
 fs.writeFileSync(path.join(bin, "toy"), "", { mode: process.env.TOY_EMPTY ? 0o644 : 0o755 });
+if (process.env.TOY_PACKED) {
+  const packed = require("zlib").brotliCompressSync(process.env.TOY_PACKED);
+  fs.rmSync(path.join(bin, "toy"));
+  fs.writeFileSync(path.join(bin, "toy.br"), packed);
+}
 const packages = { ["node_modules/" + name]: { version, integrity: process.env.TOY_INTEGRITY } };
 fs.writeFileSync("node_modules/.package-lock.json", JSON.stringify({ packages }));
 """
@@ -54,6 +60,22 @@ def test_it_is_installed_once_without_scripts_at_the_exact_version(tmp_path: Pat
     (call,) = log.read_text().splitlines()
     assert f"@toy/cli-{here()}@1.2.3" in call
     assert "--ignore-scripts" in call
+
+
+@pytest.mark.slow
+def test_a_packed_program_is_unpacked(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_PACKED", "the program")
+    path = install.install(replace(PIN, packed=True), tmp_path / "cache")
+    assert path.read_text() == "the program"
+    assert os.access(path, os.X_OK)
+    assert [file.name for file in path.parent.iterdir()] == ["toy"]
+
+
+@pytest.mark.slow
+def test_a_package_without_the_packed_program_leaves_nothing(tmp_path: Path, log: Path) -> None:
+    with pytest.raises(install.InstallFailed, match=r"toy\.br"):
+        install.install(replace(PIN, packed=True), tmp_path / "cache")
+    assert names(tmp_path / "cache") == []
 
 
 @pytest.mark.slow
