@@ -11,6 +11,10 @@ from tests.support.model import ScriptedModel
 from tests.vendor.install import in_ci, program
 from tests.vendor.pins import Pin
 
+pytest.register_assert_rewrite(
+    *(f"tests.vendor.catalog.{name}" for name in ("approvals", "failures", "service", "turns"))
+)
+
 
 def required(pin: Pin) -> Path:
     """Return the program of a pinned CLI. If it is missing, the test fails in CI and is skipped elsewhere."""

@@ -25,8 +25,9 @@ WAIT = 60.0
 class Up:
     """`farsteer up` as a process that is stopped or killed and started again on the same home."""
 
-    def __init__(self, agent: str, desk: Path, log: Path) -> None:
+    def __init__(self, agent: str, desk: Path, log: Path, program: str | None = None) -> None:
         self.agent = agent
+        self.program = program or agent
         self.desk = desk
         self.log = log
         self.port = free_port()
@@ -62,10 +63,12 @@ class Up:
             )  # fmt: skip
 
     def agents(self) -> list[psutil.Process]:
-        """Return the running processes of the agent. Their name is the agent's."""
+        """Return the running processes of the agent. Their name is the program's, or its interpreter runs it."""
         found: list[psutil.Process] = []
-        for process in psutil.process_iter(["name", "cwd"]):
-            if process.info["name"] == self.agent and process.info["cwd"] == str(self.desk):
+        for process in psutil.process_iter(["name", "cwd", "cmdline"]):
+            named = [Path(part).name for part in (process.info["cmdline"] or [])[:2]]
+            is_agent = self.program in (process.info["name"], *named)
+            if is_agent and process.info["cwd"] == str(self.desk):
                 found.append(process)
         return found
 

@@ -82,7 +82,7 @@ def _decoded(line: Line) -> Any:
 
 def write_entries(path: Path, exchanges: Iterable[Exchange]) -> None:
     lines = (json.dumps(entry, ensure_ascii=False) for exchange in exchanges for entry in exchange)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines))
 
 

@@ -1,6 +1,6 @@
 """Runs the scenarios on the recorded exchanges.
 
-To regenerate the golden files: `.venv/bin/python -m tests.support.wire.replay [claude|codex]`. Read the changes before
+To regenerate the golden files: `.venv/bin/python -m tests.support.wire.replay [AGENT]`. Read the changes before
 committing.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from farsteer import __version__
 from farsteer.agents.conformance.harness import Harness, Prompts
 from tests.support.outputs import format_json, merge_deltas, with_short_ids
 from tests.support.wire.agent import WireAgent
@@ -33,8 +34,8 @@ _OF_A_MACHINE = re.compile(
 
 
 def machine_places() -> dict[str, str]:
-    """Return the paths of this machine that a scenario knows."""
-    return {str(ROOT): "/repository", sys.executable: "/python"}
+    """Return the paths of this machine that a scenario knows, and our version, which an agent is told."""
+    return {str(ROOT): "/repository", sys.executable: "/python", __version__: "VERSION"}
 
 
 async def replay(agent: WireAgent, name: str) -> str:
@@ -84,7 +85,7 @@ def _format_written(message: Json) -> str:
 
 def write_golden(agent: WireAgent, name: str) -> None:
     path = agent.golden(name)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(asyncio.run(replay(agent, name)))
 
 
