@@ -29,7 +29,7 @@ def main() -> None:
             parser.error(f"no scenario {', '.join(sorted(unknown))} of {agent.name}")
         command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-m", "vendor"]
         environment = {**os.environ, RECORD_VARIABLE: ",".join(options.scenario) or "*"}
-        run = subprocess.run([*command, f"tests/vendor/{agent.tests or agent.name}/test_recordings.py"], env=environment)
+        run = subprocess.run([*command, f"tests/vendor/{agent.name}/test_recordings.py"], env=environment)
         failed = failed or run.returncode != 0
         for name in options.scenario or agent.scenarios:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from difflib import unified_diff
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -64,9 +65,10 @@ def _places(harness: Harness, model: ScriptedModel) -> dict[str, str]:
     top = harness.directory.parent
     real = {str(path): str(TOP) for path in (top, top.resolve())}
     encoded = {path.replace("/", "-").replace("_", "-"): "-scenario" for path in real}
+    quoted = {quote(path, safe=""): quote(str(TOP), safe="") for path in real}
     cache = {str(Path(folder)): "/bin" for folder in os.environ["PATH"].split(":")[:1]}
     model_places = {model.url: "http://model", f"127.0.0.1:{model.port}": "model"}
     agent_files = {f"/tmp/claude-{os.getuid()}": f"{TOP}/tmp"}
     # Codex names its agents like paths, which must not look like those of a machine.
     agents = {f"/{name}/": "/main/" for name in ("root",)}
-    return {**agents, **real, **encoded, **cache, **machine_places(), **model_places, **agent_files}
+    return {**agents, **real, **encoded, **quoted, **cache, **machine_places(), **model_places, **agent_files}

@@ -67,7 +67,7 @@ class Up:
         found: list[psutil.Process] = []
         for process in psutil.process_iter(["name", "cwd", "cmdline"]):
             named = [Path(part).name for part in (process.info["cmdline"] or [])[:2]]
-            is_agent = self.program in (process.info["name"], *named)
+            is_agent = not {self.agent, self.program}.isdisjoint((process.info["name"], *named))
             if is_agent and process.info["cwd"] == str(self.desk):
                 found.append(process)
         return found

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 # What CLIs put into a person's message besides the person's words.
 _INJECTED = re.compile(
-    r"<(system-reminder|environment_context|user_instructions|session_context|INSTRUCTIONS)\b.*?</\1>",
+    r"<(system-reminder|environment_context|user_instructions|user_info|session_context|INSTRUCTIONS)\b.*?</\1>",
     re.DOTALL,
 )
 _WRAPPED = re.compile(r"\s*<user_query>(.*)</user_query>\s*", re.DOTALL)

@@ -14,14 +14,22 @@ from farsteer.agents.catalog.definition import load_agent
 from farsteer.core.approvals import Outcome
 from tests.support.wire.agent import WireAgent
 from tests.support.wire.recording import Json
-from tests.support.wire.shared import denied_in_read_only_mode, error_400, interrupt_in_stream, plain_turn, resume
+from tests.support.wire.shared import (
+    denied_in_read_only_mode,
+    error_400,
+    interrupt_in_stream,
+    plain_turn,
+    resume,
+)
 from tests.support.wire.stage import Scenario, Stage
 
-NAMES = ("gemini", "opencode", "grok", "qwen", "kimi-code")
+NAMES = ("gemini", "opencode", "grok")
 _SHOWN = 2
 """How many entries of the long lists are kept: of commands, models, modes and the like."""
 _LONG = frozenset({"availableCommands", "availableModels", "reasoningEfforts"})
-_ANY_TIME = frozenset({"available_commands_update", "usage_update", "session_info_update", "config_option_update"})
+_ANY_TIME = frozenset(
+    {"available_commands_update", "usage_update", "session_info_update", "config_option_update"}
+)
 """Updates whose place among the others is not the same each time."""
 _CONTEXT = "<session_context>"
 _NOWHERE = Path("/nonexistent")
@@ -112,8 +120,8 @@ def _adapter(name: str) -> Callable[[str], Adapter]:
 
 def _agent(name: str) -> WireAgent:
     agent = WireAgent(
-        name=name, adapter=_adapter(name), modules=(process_launch, stored_sessions), describe=_describe, shorten=_shorten,
-        tests=name.removesuffix("-code"),
+        name=name, adapter=_adapter(name), modules=(process_launch, stored_sessions), describe=_describe,
+        shorten=_shorten,
     )  # fmt: skip
     for scenario in SCENARIOS:
         agent.scenario(scenario)

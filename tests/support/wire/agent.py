@@ -31,8 +31,6 @@ class WireAgent:
     """Fields that say something about the machine only."""
     stand_ins: Callable[[Player], dict[str, Any]] = lambda _: {}
     """Returns what a replay puts in the place of functions that read the agent's files."""
-    tests: str = ""
-    """The directory of its tests below tests/vendor, if it has another name."""
     scenarios: dict[str, Scenario] = field(default_factory=dict[str, Scenario])
 
     def scenario(self, function: Scenario) -> Scenario:

@@ -34,6 +34,8 @@ class Profile:
     """Whether an edit outside of the session's directory is asked for. Otherwise it is never done."""
     denied_turn_goes_on: bool = True
     """Whether the model goes on after a permission was denied. Otherwise that ends the turn."""
+    names_kinds: bool = True
+    """Whether the CLI tells the kind of a tool with its first message. Otherwise the call is of the kind `other`."""
     closes_stream: bool = True
     """Whether an interrupt closes the connection to the model. Otherwise the model goes on in vain."""
     tokens: bool = True

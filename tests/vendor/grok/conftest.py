@@ -48,7 +48,7 @@ def _prepare(home: Path, url: str) -> dict[str, str]:
 
 PROFILE = Profile(
     name="grok", pin=GROK, prepare=_prepare, models=("fake", "other"),
-    efforts=("minimal", "low", "medium", "high", "xhigh"), denied_turn_goes_on=False,
+    efforts=("low", "medium", "high", "xhigh"), denied_turn_goes_on=False, names_kinds=False,
     fails_at_once=frozenset({400, 401, 429}), mcp_tool="echo__shout",
 )  # fmt: skip
 

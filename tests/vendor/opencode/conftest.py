@@ -15,7 +15,12 @@ __all__ = ["cli", "harness", "up"]
 
 
 def _prepare(home: Path, url: str) -> dict[str, str]:
-    about = {"tool_call": True, "reasoning": True, "attachment": True, "limit": {"context": 100_000, "output": 8_000}}
+    about = {
+        "tool_call": True,
+        "reasoning": True,
+        "attachment": True,
+        "limit": {"context": 100_000, "output": 8_000},
+    }
     vision = {"modalities": {"input": ["text", "image"], "output": ["text"]}}
     provider = {
         "npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": f"{url}/v1", "apiKey": "x"},
