@@ -28,7 +28,7 @@ TOP = Path("/scenario")
 """Stands for the temporary directory of a recording."""
 _SECONDS = 10.0
 _OF_A_MACHINE = re.compile(
-    r"127\.0\.0\.1|localhost|/(root|Users)/|/home/(?!\.c)|(?<!scenario)/tmp/|pytest|node_modules"
+    r"127\.0\.0\.1|localhost|/(root|Users)/|(?<!scenario)/home/|(?<!scenario)/tmp/|pytest|node_modules"
 )
 """What a file must not have: addresses, and paths of the machine that it was recorded on."""
 
