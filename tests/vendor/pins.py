@@ -131,15 +131,6 @@ GROK = Pin(
     },
 )
 """The install script of `@xai-official/grok` unpacks it into the user's home, which is not ours to write to."""
-QWEN = Pin(
-    name="qwen",
-    version="0.24.4",
-    package="@qwen-code/qwen-code",
-    program=".bin/qwen",
-    integrity={
-        "linux-x64": "sha512-pmexy/Nj+BKd3Un1ogqGQE8V4GJn5B6N9PQOrU1GH+lMR29kn6Bgf6YdbZa8hNIoTmAKT1LTPK+P8TibZRPPVg=="
-    },
-)
 KIMI = Pin(
     name="kimi",
     version="2.1.0",
@@ -149,4 +140,4 @@ KIMI = Pin(
         "linux-x64": "sha512-c9rY0DS0xNOraEgUFJ5Cexz6+S3R+PczIwCVCI4eP93xv1xpIbyFLe6wyQl29VR9UMafmfQG6+dIyJcCLEAoBQ=="
     },
 )
-PINS = (DROID, DROID_OLD, CLAUDE, CODEX, ACPX, GEMINI, OPENCODE, GROK, QWEN, KIMI)
+PINS = (DROID, DROID_OLD, CLAUDE, CODEX, ACPX, GEMINI, OPENCODE, GROK, KIMI)

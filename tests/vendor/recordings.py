@@ -66,9 +66,21 @@ def _places(harness: Harness, model: ScriptedModel) -> dict[str, str]:
     real = {str(path): str(TOP) for path in (top, top.resolve())}
     encoded = {path.replace("/", "-").replace("_", "-"): "-scenario" for path in real}
     quoted = {quote(path, safe=""): quote(str(TOP), safe="") for path in real}
+    # opencode names files from the root on, without its slash.
+    from_root = {path.removeprefix("/"): str(TOP).removeprefix("/") for path in real}
     cache = {str(Path(folder)): "/bin" for folder in os.environ["PATH"].split(":")[:1]}
     model_places = {model.url: "http://model", f"127.0.0.1:{model.port}": "model"}
     agent_files = {f"/tmp/claude-{os.getuid()}": f"{TOP}/tmp"}
     # Codex names its agents like paths, which must not look like those of a machine.
     agents = {f"/{name}/": "/main/" for name in ("root",)}
-    return {**agents, **real, **encoded, **quoted, **cache, **machine_places(), **model_places, **agent_files}
+    return {
+        **agents,
+        **real,
+        **encoded,
+        **quoted,
+        **from_root,
+        **cache,
+        **machine_places(),
+        **model_places,
+        **agent_files,
+    }

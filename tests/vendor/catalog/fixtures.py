@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -63,7 +63,7 @@ async def model_history(agent: RecordedLaunch) -> list[str]:
     return [head for _, head in (await _told(agent, "history"))["history"]]
 
 
-async def model_info(agent: RecordedLaunch) -> dict[str, object]:
+async def model_info(agent: RecordedLaunch) -> Mapping[str, object]:
     """Return the model, effort and number of images that the model is asked with."""
     return await _told(agent, "info")
 

@@ -36,6 +36,8 @@ class Profile:
     """Whether the model goes on after a permission was denied. Otherwise that ends the turn."""
     names_kinds: bool = True
     """Whether the CLI tells the kind of a tool with its first message. Otherwise the call is of the kind `other`."""
+    keeps_history_at_once: bool = True
+    """Whether the history of the turns before is there after a kill. Kimi once came back without any."""
     closes_stream: bool = True
     """Whether an interrupt closes the connection to the model. Otherwise the model goes on in vain."""
     tokens: bool = True

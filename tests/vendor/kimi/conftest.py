@@ -47,7 +47,7 @@ def _prepare(home: Path, url: str) -> dict[str, str]:
 
 PROFILE = Profile(
     name="kimi-code", pin=KIMI, prepare=_prepare, models=("fake", "other"), tokens=False,
-    fails_at_once=frozenset({400, 401, 429, 500}), tells_errors=False,
+    fails_at_once=frozenset({400, 401, 429, 500}), tells_errors=False, keeps_history_at_once=False,
 )  # fmt: skip
 
 
