@@ -24,12 +24,12 @@ ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/pki/
 export UV_SYSTEM_CERTS ?= 1
 endif
 
-.PHONY: help setup up fmt lint types check fast-tests test all-tests test-faults kills test-agents agents-table fuzz audit bench lock clean
+.PHONY: help setup up fmt lint types check fast-tests test all-tests test-faults kills test-agents agents-table web-types test-web fuzz audit bench lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/.project $(JS)/node_modules/.installed ## install everything the other targets need
+setup: .venv/.project $(JS)/node_modules/.installed .venv/.page ## install everything the other targets need
 	@:
 
 up: setup ## start hub, runner and demo agent on 127.0.0.1:3006
@@ -85,6 +85,9 @@ agents-table: setup ## run the real CLIs and write what they did into docs/agent
 	@$(BIN)/python -m tests.vendor.install </dev/null
 	@UPDATE_TABLES=1 $(PYTEST) tests/docs/test_agents_table.py tests/vendor/*/test_table.py </dev/null
 
+web-types: setup ## write the page's types from the API
+	@$(BIN)/python web/tools/page_types.py </dev/null
+
 bench: setup ## measure our figures and the peers', side by side
 	@$(BIN)/python -m bench </dev/null
 
@@ -93,7 +96,7 @@ audit: .venv/.audit ## ask for known vulnerabilities of the locked requirements
 	@$(BIN)/python -m tests.audit .venv/audit/bin/pip-audit requirements/runtime.txt requirements/dev.txt </dev/null
 
 clean: ## remove everything that setup and the tools made
-	@rm -rf .venv $(JS)/node_modules .pytest_cache .ruff_cache .hypothesis .schemathesis dist build
+	@rm -rf .venv $(JS)/node_modules web/node_modules src/farsteer/faces/page/built .pytest_cache .ruff_cache .hypothesis .schemathesis dist build
 	@find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # Set-up talks on stderr, so that the one line `make up` promises on stdout stays alone.
@@ -126,6 +129,12 @@ $(JS)/node_modules/.installed: .venv/.synced $(JS)/package.json $(JS)/package-lo
 	@echo "setup: installing JavaScript test clients" >&2
 	@cd $(JS) && PATH="$(CURDIR)/$(BIN):$$PATH" NODE_OPTIONS=--use-system-ca \
 		npm ci --cache "$(CURDIR)/.venv/.npm" --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error </dev/null >&2
+	@touch $@
+
+# What browsers get from the hub. Built again whenever its source has changed.
+.venv/.page: .venv/.synced hatch_build.py $(shell find web -path web/node_modules -prune -o -type f -print)
+	@echo "setup: building the page" >&2
+	@$(BIN)/python hatch_build.py </dev/null >&2
 	@touch $@
 
 # The locks must hold on any machine: no local index, no local wheels, every supported Python and platform.

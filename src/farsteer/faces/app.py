@@ -7,20 +7,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from starlette.routing import Mount, Router, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from farsteer.core.api import MAX_BODY
-from farsteer.core.errors import NotFound
 from farsteer.faces.acp.websocket import AcpEndpoint
 from farsteer.faces.events.app import LiveEvents
 from farsteer.faces.link import LinkEndpoint
+from farsteer.faces.page.app import PageApp
 from farsteer.faces.rest.app import rest_app
 from farsteer.hub import Hub
 from farsteer.link.messages import MAX_FRAME
 from farsteer.server.client_address import TrustedProxies
 from farsteer.server.guard import AllowedHosts, Guard
 from farsteer.server.limits import ServerLimits
-from farsteer.server.responses import error_response
 from farsteer.server.server import DEFAULT_PORT, listen, listener_url, run_server
 
 
@@ -48,7 +47,7 @@ def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIAp
             Mount("/socket.io", live_events.socketio),
         ],
         redirect_slashes=False,
-        default=_not_found,
+        default=PageApp(),
     )
     hosts = AllowedHosts(config.host, config.allowed_hosts)
     return Guard(
@@ -58,11 +57,6 @@ def build_app(hub: Hub, live_events: LiveEvents, config: ServerConfig) -> ASGIAp
         max_body=MAX_BODY,
         proxies=_trusted_proxies(hub, config),
     )
-
-
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond to a path that no face serves."""
-    await error_response(NotFound("no such address"))(scope, receive, send)
 
 
 def _trusted_proxies(hub: Hub, config: ServerConfig) -> TrustedProxies:

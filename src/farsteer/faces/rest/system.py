@@ -145,9 +145,6 @@ def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...
         body, headers = page()
         return make_response(body.replace(_ANY_ADDRESS, escape(call.hub_address)).encode(), headers=headers)
 
-    async def get_root(call: EndpointCall[None, None]) -> Response:
-        return make_response(b"", 307, {"location": "/docs"})
-
     return (
         Endpoint(
             method="GET", path="/openapi.json", handler=get_openapi, scope=None, response=None,
@@ -160,9 +157,5 @@ def document_endpoints(table: tuple[AnyEndpoint, ...]) -> tuple[AnyEndpoint, ...
         Endpoint(
             method="GET", path="/docs", handler=get_docs, scope=None, response=None, media_type="text/html",
             tag="System", summary="Get the API documentation as a page",
-        ),
-        Endpoint(
-            method="GET", path="/", handler=get_root, scope=None, response=None, status=307,
-            tag="System", summary="Redirect to the documentation",
         ),
     )  # fmt: skip

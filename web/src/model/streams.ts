@@ -1,0 +1,43 @@
+import type { Delta } from "../api/types.ts";
+
+/** The number of characters as the hub counts them: code points, not UTF-16 units. */
+export function countCharacters(text: string): number {
+  let count = text.length;
+  for (let index = 0; index < text.length - 1; index++) {
+    const unit = text.charCodeAt(index);
+    if (unit >= 0xd800 && unit < 0xdc00) {
+      count--;
+      index++;
+    }
+  }
+  return count;
+}
+
+export function dropCharacters(text: string, count: number): string {
+  return count <= 0 ? text : Array.from(text).slice(count).join("");
+}
+
+export function takeCharacters(text: string, count: number): string {
+  return Array.from(text).slice(0, count).join("");
+}
+
+/** Returns each part of a message once, although it arrives twice: in deltas, then complete. */
+export class StreamedText {
+  private shown = new Map<string, number>();
+  private completed = new Set<string>();
+
+  /** The part of `delta` that is new; nothing if text before it is missing. */
+  add(delta: Delta): string {
+    const shown = this.shown.get(delta.messageId) ?? 0;
+    const offset = delta.offset ?? 0;
+    if (this.completed.has(delta.messageId) || offset > shown) return "";
+    const fresh = dropCharacters(delta.text, shown - offset);
+    this.shown.set(delta.messageId, shown + countCharacters(fresh));
+    return fresh;
+  }
+
+  complete(messageId: string): void {
+    this.completed.add(messageId);
+    this.shown.delete(messageId);
+  }
+}
