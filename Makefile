@@ -12,6 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 JS := tests/js
+CHROMIUM ?= $(or $(shell command -v chromium 2>/dev/null),/usr/bin/chromium)
 
 # An activated environment or a user's own Python settings must not leak into ours.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME CONDA_PREFIX PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
@@ -51,14 +52,14 @@ check: lint ## lint, types and the fast tests of every package: under a minute
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target types fast-tests
 
 fast-tests: setup
-	@$(PYTEST) -m "not slow and not faults and not vendor" </dev/null
+	@$(PYTEST) -m "not slow and not faults and not vendor and not web" </dev/null
 
 # Side by side, as in `check`: many tests wait for processes, and the types use that time.
 test: lint ## lint, types and all tests that need no vendor CLI
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
 all-tests: setup
-	@$(PYTEST) -m "not faults and not vendor" </dev/null
+	@$(PYTEST) -m "not faults and not vendor and not web" </dev/null
 
 # FAULT_RUNS=1000 and SEED=7 change how many and which.
 test-faults: setup ## the state machine's long run, 200 random kills, damaged homes, restored backups, other versions (of Droid too), a short fuzz
@@ -80,6 +81,11 @@ fuzz: setup ## mutated input for every face of real processes, beside a client t
 test-agents: setup ## the real agents' CLIs, from npm at pinned versions, offline against a scripted model
 	@$(BIN)/python -m tests.vendor.install </dev/null
 	@$(PYTEST) -m vendor tests/vendor </dev/null
+
+test-web: setup ## the page in a real browser (Debian's chromium), and its screenshots in docs/images
+	@test -x "$(CHROMIUM)" || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && { apt-get -qq update && apt-get -qq install -y chromium; } </dev/null >&2; } || true
+	@test -x "$(CHROMIUM)" || { echo "the tests of the page need Chromium: run apt-get install -y chromium as root, or make test-web CHROMIUM=/path/to/chromium" >&2; exit 1; }
+	@CHROMIUM="$(CHROMIUM)" $(PYTEST) -m web tests/web </dev/null
 
 agents-table: setup ## run the real CLIs and write what they did into docs/agents.md
 	@$(BIN)/python -m tests.vendor.install </dev/null

@@ -31,7 +31,11 @@ def generate() -> str:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "openapi.json"), Path(folder, "schema.ts")
         source.write_text(json.dumps(trimmed))
-        subprocess.run([_NODE, _GENERATOR, source, "--empty-objects-unknown", "-o", target], check=True, capture_output=True)  # noqa: S603
+        subprocess.run(
+            [_NODE, _GENERATOR, source, "--empty-objects-unknown", "-o", target],
+            check=True,
+            capture_output=True,
+        )
         return target.read_text()
 
 

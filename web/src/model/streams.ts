@@ -21,16 +21,22 @@ export function takeCharacters(text: string, count: number): string {
   return Array.from(text).slice(0, count).join("");
 }
 
+const MISSING = "… ";
+
 /** Returns each part of a message once, although it arrives twice: in deltas, then complete. */
 export class StreamedText {
   private shown = new Map<string, number>();
   private completed = new Set<string>();
 
-  /** The part of `delta` that is new; nothing if text before it is missing. */
+  /** The part of `delta` that is new, after a mark if text before it is missing: the complete message has that. */
   add(delta: Delta): string {
     const shown = this.shown.get(delta.messageId) ?? 0;
     const offset = delta.offset ?? 0;
-    if (this.completed.has(delta.messageId) || offset > shown) return "";
+    if (this.completed.has(delta.messageId)) return "";
+    if (offset > shown) {
+      this.shown.set(delta.messageId, offset + countCharacters(delta.text));
+      return `${MISSING}${delta.text}`;
+    }
     const fresh = dropCharacters(delta.text, shown - offset);
     this.shown.set(delta.messageId, shown + countCharacters(fresh));
     return fresh;

@@ -20,6 +20,8 @@ export class OpenSession {
   readonly version: Signal<number> = signal(0);
   readonly state: Signal<"loading" | "ready" | "gone" | "failed"> = signal("loading");
   readonly readingOlder: Signal<boolean> = signal(false);
+  /** Counts what a person has sent from here: then the end is shown. */
+  readonly jumps: Signal<number> = signal(0);
   /** Whether the end is in view: then old entries need not be kept. */
   followsEnd = true;
   private early: SyncEvent[] | null = [];

@@ -28,7 +28,7 @@ export function Home() {
     <div class="page">
       <header class="page-head">
         <h1>{t("home")}</h1>
-        <a class="button primary" href="#/new"><Icon name="plus" size={17} />{t("newSession")}</a>
+        <a class="button primary phone-only" href="#/new"><Icon name="plus" size={17} />{t("newSession")}</a>
       </header>
       {loading.value === "failed" && <p class="problem" role="alert">{t("listFailed")} <button type="button" class="link" onClick={() => void reload()}>{t("retry")}</button></p>}
       {loading.value === "loading" && all.length === 0 && <div class="skeletons" aria-label={t("loading")} role="status">{[1, 2, 3, 4].map((n) => <div key={n} class="skeleton" />)}</div>}

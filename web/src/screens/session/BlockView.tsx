@@ -19,7 +19,7 @@ interface Props {
 /** One block of the log. It is drawn again only if it has changed. */
 export const BlockView = memo(function BlockView({ block, sessionId, agent, onEdit }: Props) {
   return (
-    <div class={`block ${block.type}`} data-key={block.key} data-seq={block.seq || undefined}>
+    <div class={`block of-${block.type}`} data-key={block.key} data-seq={block.seq || undefined}>
       {block.type === "message" ? <Message block={block} sessionId={sessionId} agent={agent} onEdit={onEdit} />
         : block.type === "tool" ? <ToolCard block={block} />
         : block.type === "plan" ? <PlanList block={block} />

@@ -12,7 +12,7 @@ const MAX_BYTES = 20 * 1024 * 1024;
 const MAX_FILES = 20;
 
 /** Where a person writes. What is written is kept until it is sent, also over a reload. */
-export function Composer({ session, insert }: { session: Session; insert: { text: string } | null }) {
+export function Composer({ session, insert, onSent }: { session: Session; insert: { text: string } | null; onSent: () => void }) {
   const [text, setText] = useState(() => readDraft(session.id));
   const [files, setFiles] = useState<NewAttachment[]>([]);
   const [isOver, setOver] = useState(false);
@@ -56,6 +56,7 @@ export function Composer({ session, insert }: { session: Session; insert: { text
     setFiles([]);
     // Words are needed beside files: an agent gets a message, not a folder.
     void sendMessage(session.id, said || files.map((file) => file.name).join(", "), files, delivery);
+    onSent();
   };
   const addFiles = async (added: Iterable<File>): Promise<void> => {
     const room = files.reduce((sum, file) => sum + file.data.length * 0.75, 0);

@@ -14,6 +14,7 @@ export function Log({ opened, session, onEdit }: { opened: OpenSession; session:
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
+  const lastTop = useRef(0);
   /** The first block and where it was, to keep the view when older ones are put before it. */
   const anchor = useRef<{ key: string; top: number } | null>(null);
   const [isAway, setAway] = useState(false);
@@ -23,8 +24,15 @@ export function Log({ opened, session, onEdit }: { opened: OpenSession; session:
 
   const toEnd = (): void => {
     const element = scroller.current;
-    if (element) element.scrollTop = element.scrollHeight;
+    if (!element) return;
+    element.scrollTop = element.scrollHeight;
+    lastTop.current = element.scrollTop;
   };
+  const jumps = opened.jumps.value;
+  useLayoutEffect(() => {
+    atEnd.current = true;
+    toEnd();
+  }, [jumps]);
   useLayoutEffect(() => {
     const element = scroller.current;
     if (!element) return;
@@ -39,7 +47,11 @@ export function Log({ opened, session, onEdit }: { opened: OpenSession; session:
     const element = scroller.current;
     if (!element || !content.current) return;
     const onScroll = (): void => {
-      atEnd.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END;
+      const isNear = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END;
+      // Content that grows moves the end away; only a person scrolls up.
+      if (isNear) atEnd.current = true;
+      else if (element.scrollTop < lastTop.current - 1) atEnd.current = false;
+      lastTop.current = element.scrollTop;
       opened.followsEnd = atEnd.current;
       setAway(!atEnd.current);
       remember();

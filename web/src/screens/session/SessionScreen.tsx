@@ -26,7 +26,7 @@ export function SessionScreen({ id }: { id: string }) {
       <div class="session-foot">
         <Asked session={session} />
         <Queue session={session} onEdit={(text) => setInsert({ text })} />
-        <Composer key={id} session={session} insert={insert} />
+        <Composer key={id} session={session} insert={insert} onSent={() => opened.jumps.value++} />
       </div>
     </div>
   );
@@ -37,7 +37,7 @@ function Asked({ session }: { session: Session }) {
   const first = open[0];
   if (!first) return null;
   return (
-    <div class="asked" role="region" aria-label={t("waitsForYou")} aria-live="polite">
+    <div class="asked-panel" role="region" aria-label={t("waitsForYou")} aria-live="polite">
       <ApprovalCard key={first.approval.id} sessionId={session.id} approval={first.approval} takesKeys />
       {open.length > 1 && <p class="muted small">{t("waitsHere", { n: open.length - 1 })}</p>}
     </div>
