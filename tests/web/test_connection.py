@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from tests.support.daemons import Daemons
 from tests.web.conftest import NewVisitor
@@ -34,19 +34,16 @@ async def test_a_late_answer_is_told_how_the_first_one_was(
     await other.open(session)
     await visitor.say("write late.txt text")
     await expect(other.approval).to_be_visible()
-    # The other browser does not hear that somebody has answered, but can still ask the hub.
-    path = "**/permissions/**"
-    await other.page.route(path, lambda route: route.continue_())
-    held: list[object] = []
+    # While the answer of the other browser is on its way, somebody else answers.
+    held: list[Route] = []
 
-    async def answer_first(route: object) -> None:
+    async def answer_first(route: Route) -> None:
         held.append(route)
         await visitor.choice("deny").click()
         await expect(visitor.approval).to_have_count(0)
-        await route.continue_()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        await route.continue_()
 
-    await other.page.unroute(path)
-    await other.page.route(path, answer_first)
+    await other.page.route("**/permissions/**", answer_first)
     await other.choice("allow").click()
     await expect(other.page.get_by_text("Too late: already denied")).to_be_visible()
     assert len(held) == 1
@@ -91,15 +88,17 @@ async def test_a_message_whose_answer_is_lost_is_sent_again_and_kept_once(
 ) -> None:
     tries: list[str] = []
 
-    async def lose_the_first_answer(route: object) -> None:
-        request = route.request  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-        if request.method == "POST":  # pyright: ignore[reportUnknownMemberType]
-            tries.append(request.post_data_json["localId"])  # pyright: ignore[reportUnknownMemberType]
+    async def lose_the_first_answer(route: Route) -> None:
+        request = route.request
+        if request.method == "POST":
+            body = request.post_data_json
+            assert body is not None
+            tries.append(body["localId"])
             if len(tries) == 1:
-                await route.fetch()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-                await route.abort()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+                await route.fetch()
+                await route.abort()
                 return
-        await route.continue_()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        await route.continue_()
 
     await visitor.page.route("**/messages", lose_the_first_answer)
     await visitor.say("say only once")
@@ -152,20 +151,18 @@ async def test_a_long_session_opens_at_its_end_and_scrolls_back_without_a_jump(
     await expect(visitor.answer("Step 2 of 500 is done.")).to_have_count(0)
     log = visitor.page.get_by_role("log")
     await log.hover()
+    await visitor.page.mouse.wheel(0, -300)
+    await expect(visitor.page.get_by_role("button", name="Go to the end")).to_be_visible()
     async with visitor.page.expect_response(lambda answer: "beforeSeq" in answer.url) as older:
-        before = await first_in_view(visitor)
         await visitor.page.mouse.wheel(0, -100_000)
-    await older.value
-    assert before
+    await (await older.value).finished()
+    # Two hundred entries have come before the view, which has not moved to their beginning.
+    await expect(visitor.page.locator("[data-speaker=agent]").nth(300)).to_be_attached()
+    top = await visitor.page.get_by_role("log").evaluate("(log) => log.scrollTop")
+    assert top > 1000, top
     while not await visitor.page.get_by_text("Beginning of the session").count():
         await visitor.page.mouse.wheel(0, -4000)
         await visitor.page.evaluate("() => new Promise(requestAnimationFrame)")
     await expect(visitor.answer("Step 1 of 500 is done.")).to_have_count(1)
     steps = await visitor.page.locator("[data-speaker=agent] .markdown").all_inner_texts()
     assert steps == [f"Step {n} of 500 is done." for n in range(1, 501)]
-
-
-async def first_in_view(visitor: Visitor) -> str:
-    return await visitor.page.evaluate(
-        "() => [...document.querySelectorAll('[data-key]')].find((one) => one.getBoundingClientRect().bottom > 80)?.dataset.key"
-    )

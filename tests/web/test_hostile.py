@@ -57,11 +57,13 @@ async def nothing_ran(visitor: Visitor, requests: list[str]) -> None:
     assert all(link is None or link.startswith(("https://", "http://", "mailto:")) for link in links), links
     hidden = await visitor.page.evaluate("() => getComputedStyle(document.body).display")
     assert hidden != "none"
-    # What the page wrote itself would be refused without being cleaned.
+    assert visitor.problems == []
+    # HTML that was not cleaned would be refused, with an error in the console.
     refused = await visitor.page.evaluate(
         "() => { try { document.createElement('div').innerHTML = '<b>x</b>'; return false } catch { return true } }"
     )
     assert refused
+    visitor.problems.clear()
 
 
 async def test_html_and_markdown_of_an_agent(visitor: Visitor, session: str, requests: list[str]) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.support.daemons import Daemons
 from tests.web.conftest import NewVisitor
@@ -47,8 +47,8 @@ async def fits(page: Page) -> None:
     """Nothing is wider than the screen."""
     width = await page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
     assert width <= 0, f"{page.url}: {width} pixels too wide"
-    wide = await page.evaluate(
-        "() => [...document.querySelectorAll('.screen, .log')].filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
+    wide = await page.locator(".screen, .log").evaluate_all(
+        "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.className)"
     )
     assert wide == [], f"{page.url}: {wide}"
 
@@ -142,9 +142,9 @@ async def test_many_sessions_are_listed_at_once_and_found(farsteer: Daemons, vis
     view = (await farsteer.client.start(farsteer.directory, agent="demo", title="The only real one")).id
     await expect(visitor.page.locator(f"[data-session='{view}']")).to_be_visible()
 
-    async def many(route: object) -> None:
-        answer = await route.fetch()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-        body = await answer.json()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    async def many(route: Route) -> None:
+        answer = await route.fetch()
+        body = await answer.json()
         one = body["sessions"][0]
         body["sessions"] = [
             {
@@ -155,7 +155,7 @@ async def test_many_sessions_are_listed_at_once_and_found(farsteer: Daemons, vis
             }
             for n in range(5000)
         ]
-        await route.fulfill(json=body)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        await route.fulfill(json=body)
 
     await visitor.page.route("**/api/sessions?*", many)
     await visitor.page.reload()

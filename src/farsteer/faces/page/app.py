@@ -13,22 +13,12 @@ from starlette.types import Receive, Scope, Send
 from farsteer.core.errors import FarsteerError, MethodNotAllowed, NotFound
 from farsteer.server.responses import error_response, make_response
 
-CSP = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "font-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-        # What DOMPurify has cleaned is the only HTML that the page writes.
-        "trusted-types dompurify",
-    )
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types dompurify"
 )
+"""What DOMPurify has cleaned is the only HTML that the page writes (`trusted-types`)."""
 NOT_BUILT = b"""\
 This hub runs, but it was installed without its page.
 

@@ -1,0 +1,1 @@
+"""The page for browsers, in TypeScript. Python here only makes its types."""
