@@ -75,7 +75,11 @@ async def test_every_screen_fits_and_is_accessible(
         await fits(visitor.page)
         problems += [f"{screen or 'home'}: {problem}" for problem in await axe(visitor.page, ROOT)]
         name = "session" if "/" in screen else screen or "home"
-        if name in ("home", "session", "inbox"):
+        if name in ("home", "session"):
+            # The temporary directory of the test says nothing to a reader.
+            await visitor.page.locator(".session-facts .path bdi, .row-facts bdi").evaluate_all(
+                "(all) => { for (const one of all) one.textContent = '~/notes' }"
+            )
             picture = pictures / f"page-{name}-{device}-{scheme}.png"
             await visitor.page.screenshot(path=picture, animations="disabled", caret="hide")
             assert picture.stat().st_size > 5000
