@@ -97,7 +97,14 @@ def build_page(root: Path) -> None:
     lock, installed = web / "package-lock.json", web / "node_modules" / ".installed"
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     if not installed.is_file() or installed.read_text() != digest:
-        quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+        quiet = (
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--no-update-notifier",
+            "--loglevel=error",
+            "--fetch-retries=1",
+        )
         cache = root / ".venv" / ".npm"
         run(npm, *(("--cache", cache) if cache.parent.is_dir() else ()), *quiet, "ci")
         installed.write_text(digest)

@@ -168,6 +168,10 @@ def test_the_installed_package_serves(machine: dict[str, str]) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/docs", timeout=SECONDS) as page:
             assert page.status == 200
             assert b"farsteer" in page.read().lower()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=SECONDS) as page:
+            (script,) = re.findall(r'src="(/assets/[^"]+\.js)"', page.read().decode())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{script}", timeout=SECONDS) as code:
+            assert code.headers["content-type"].startswith("text/javascript")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=SECONDS) as description:
             assert json.load(description)["info"]["version"] == __version__
 
