@@ -84,17 +84,20 @@ async function mint(signedIn: Schemas["AuthResponse"]): Promise<Schemas["TokenCr
   return null;
 }
 
-/** Revokes the token of this browser and clears what it keeps. Works offline too; then the token stays valid. */
-export async function signOut(): Promise<void> {
+/** Clears what this browser keeps, and revokes its token. Returns false if the hub did not answer: then it stays valid. */
+export async function signOut(): Promise<boolean> {
+  let isRevoked = true;
   const signedIn = account.value;
   if (signedIn?.tokenId) {
     try {
       await send("DELETE", `/api/tokens/${signedIn.tokenId}`, undefined, { jwt: await currentJwt() });
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
+      isRevoked = error.status === 401 || error.status === 404;
     }
   }
   forget();
+  return isRevoked;
 }
 
 export function forget(): void {

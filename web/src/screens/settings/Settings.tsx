@@ -5,7 +5,7 @@ import { ApiError } from "../../api/request.ts";
 import type { Schemas, Token } from "../../api/types.ts";
 import { chooseLanguage, language, theme, type Theme } from "../../state/preferences.ts";
 import { outgoing } from "../../state/outbox.ts";
-import { attempt, messageOf } from "../../state/toasts.ts";
+import { attempt, messageOf, tell } from "../../state/toasts.ts";
 import { ago, clock, t } from "../../texts/index.ts";
 import { confirmed } from "../../ui/dialog.tsx";
 
@@ -45,7 +45,9 @@ export function Settings() {
 async function leave(): Promise<void> {
   const unsent = outgoing.value.filter((message) => message.state !== "accepted").length;
   if (unsent && !(await confirmed(t("signOut"), t("signOutUnsent", { n: unsent }), t("signOut")))) return;
-  await attempt(signOut);
+  await attempt(async () => {
+    if (!(await signOut())) tell(t("notRevoked"), true);
+  });
 }
 
 function Tokens({ own }: { own: string | null }) {
