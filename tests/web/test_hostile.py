@@ -57,7 +57,9 @@ async def nothing_ran(visitor: Visitor, requests: list[str]) -> None:
     assert all(link is None or link.startswith(("https://", "http://", "mailto:")) for link in links), links
     hidden = await visitor.page.evaluate("() => getComputedStyle(document.body).display")
     assert hidden != "none"
-    assert visitor.problems == []
+    # The policy refuses a `style` already while DOMPurify parses what it will remove.
+    refusals = "Applying inline style violates the following Content Security Policy"
+    assert [problem for problem in visitor.problems if not problem.startswith(refusals)] == []
     # HTML that was not cleaned would be refused, with an error in the console.
     refused = await visitor.page.evaluate(
         "() => { try { document.createElement('div').innerHTML = '<b>x</b>'; return false } catch { return true } }"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, expect
 
 from tests.support.daemons import Daemons
 from tests.web.conftest import NewVisitor
@@ -16,6 +16,19 @@ ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images"
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True}
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+MANY = """
+const real = window.fetch;
+window.fetch = async (path, options) => {
+  const answer = await real(path, options);
+  if (!String(path).startsWith("/api/sessions?")) return answer;
+  const { sessions: [one] } = await answer.json();
+  const sessions = Array.from({ length: 5000 }, (_, n) => ({
+    ...one, id: String(n).padStart(8, "0") + "-0000-4000-8000-000000000000",
+    title: "Session " + n, updatedAt: one.updatedAt - n,
+  }));
+  return new Response(JSON.stringify({ sessions, nextCursor: null }));
+};
+"""
 SCREENS = ("", "inbox", "new", "machines", "usage", "settings")
 
 
@@ -146,22 +159,7 @@ async def test_many_sessions_are_listed_at_once_and_found(farsteer: Daemons, vis
     view = (await farsteer.client.start(farsteer.directory, agent="demo", title="The only real one")).id
     await expect(visitor.page.locator(f"[data-session='{view}']")).to_be_visible()
 
-    async def many(route: Route) -> None:
-        answer = await route.fetch()
-        body = await answer.json()
-        one = body["sessions"][0]
-        body["sessions"] = [
-            {
-                **one,
-                "id": f"{n:08d}-0000-4000-8000-000000000000",
-                "title": f"Session {n}",
-                "updatedAt": one["updatedAt"] - n,
-            }
-            for n in range(5000)
-        ]
-        await route.fulfill(json=body)
-
-    await visitor.page.route("**/api/sessions?*", many)
+    await visitor.page.add_init_script(MANY)
     await visitor.page.reload()
     await expect(visitor.page.get_by_text("Session 1", exact=True).last).to_be_visible()
     assert await visitor.page.locator(".row").count() < 60

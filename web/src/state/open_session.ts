@@ -10,8 +10,8 @@ import { refreshSession, sessionOf } from "./sessions.ts";
 
 const TAIL = 120;
 const PAGE = 200;
-const MAX_ENTRIES = 4000;
-const KEPT_ENTRIES = 1500;
+const MAX_ENTRIES = 1500;
+const KEPT_ENTRIES = 600;
 
 /** A session that is shown: the end of its log, followed live, and older entries on demand. */
 export class OpenSession {
