@@ -12,6 +12,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 JS := tests/js
+PAGE := src/farsteer/faces/page/built/sources.txt
 CHROMIUM ?= $(or $(shell command -v chromium 2>/dev/null),/usr/bin/chromium)
 
 # An activated environment or a user's own Python settings must not leak into ours.
@@ -30,7 +31,7 @@ endif
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-setup: .venv/.project $(JS)/node_modules/.installed .venv/.page ## install everything the other targets need
+setup: .venv/.project $(JS)/node_modules/.installed $(PAGE) ## install everything the other targets need
 	@:
 
 up: setup ## start hub, runner and demo agent on 127.0.0.1:3006
@@ -138,7 +139,7 @@ $(JS)/node_modules/.installed: .venv/.synced $(JS)/package.json $(JS)/package-lo
 	@touch $@
 
 # What browsers get from the hub. Built again whenever its source has changed.
-.venv/.page: .venv/.synced hatch_build.py $(shell find web -path web/node_modules -prune -o -type f -print)
+$(PAGE): .venv/.synced hatch_build.py $(shell find web -path web/node_modules -prune -o -type f -print)
 	@echo "setup: building the page" >&2
 	@$(BIN)/python hatch_build.py </dev/null >&2
 	@touch $@

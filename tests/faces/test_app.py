@@ -16,6 +16,7 @@ import socketio
 
 from farsteer.core.errors import BadRequest, Unavailable
 from farsteer.faces.app import ServerConfig, serve
+from farsteer.faces.page.app import CSP
 from farsteer.hub import Hub
 from farsteer.link.transport import LinkClosed
 from farsteer.link.websocket import connect
@@ -39,6 +40,15 @@ async def test_the_reported_url_accepts_requests(hub: Hub) -> None:
     async with httpx.AsyncClient() as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(f"{url}/health")
+
+
+async def test_the_page_needs_no_token_and_everything_else_does(hub: Hub) -> None:
+    async with serve(hub, ServerConfig(port=0)) as url, httpx.AsyncClient(base_url=url) as client:
+        page = await client.get("/")
+        assert (page.status_code, page.headers["content-security-policy"]) == (200, CSP)
+        assert '<div id="root">' in page.text
+        assert (await client.get("/api/sessions")).status_code == 401
+        assert (await client.get("/nothing")).status_code == 404
 
 
 async def test_the_same_hub_can_be_served_again_on_the_same_port(hub: Hub, free_port: int) -> None:
