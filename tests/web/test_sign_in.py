@@ -76,3 +76,24 @@ async def test_a_browser_whose_token_is_revoked_is_signed_out(
     await other.page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
     await expect(visitor.page.get_by_label("Access token")).to_be_visible()
     await expect(visitor.page.get_by_text("You were signed out")).to_be_visible()
+
+
+async def test_what_a_signed_out_browser_had_not_sent_is_sent_after_the_next_sign_in(
+    new_visitor: NewVisitor, visitor: Visitor, session: str
+) -> None:
+    other = await new_visitor()
+    await visitor.context.set_offline(True)
+    await visitor.is_disconnected()
+    await visitor.say("say at last")
+    await expect(visitor.unsent).to_have_count(1)
+    await other.go("settings")
+    row = other.page.locator(".tokens li").filter(has_not_text="This browser")
+    await row.get_by_role("button", name="Revoke").click()
+    await other.page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    await expect(row).to_have_count(0)
+    await visitor.context.set_offline(False)
+    await expect(visitor.page.get_by_text("You were signed out")).to_be_visible()
+    await visitor.sign_in()
+    await visitor.open(session)
+    await expect(visitor.answer("at last")).to_have_count(1)
+    await expect(visitor.said("say at last")).to_have_count(1)

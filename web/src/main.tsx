@@ -4,7 +4,7 @@ import { account, followOtherTabs } from "./api/account.ts";
 import { connect, disconnect, watchNetwork } from "./api/live.ts";
 import { App } from "./shell/App.tsx";
 import { applyPreferences } from "./state/preferences.ts";
-import { startOutbox } from "./state/outbox.ts";
+import { startOutbox, stopOutbox } from "./state/outbox.ts";
 import { start } from "./state/sessions.ts";
 import "./styles/base.css";
 import "./styles/controls.css";
@@ -27,6 +27,7 @@ effect(() => {
   stop?.();
   stop = null;
   disconnect();
+  stopOutbox();
   if (token === null) return;
   stop = start();
   connect();

@@ -12,6 +12,8 @@ export interface Account {
 }
 
 const KEY = "farsteer.account";
+/** The namespace of an account that the hub has signed out. */
+const LEFT_KEY = "farsteer.left";
 const WANTED_SCOPES = ["read", "write", "approve", "admin"] as const;
 const TOKEN_SECONDS = 180 * 86_400;
 const EARLY_MS = 60_000;
@@ -44,7 +46,9 @@ async function renew(): Promise<string> {
   } catch (error) {
     if (error instanceof ApiError && error.status === 401 && account.value === signedIn) {
       signedOutBy.value = error.message;
-      forget();
+      // What was not sent yet waits for the next sign-in to the same namespace.
+      localStorage.setItem(LEFT_KEY, signedIn.namespace);
+      leave();
     }
     throw error;
   }
@@ -62,6 +66,9 @@ export async function signIn(typed: string): Promise<void> {
     ? { token: own.secret, tokenId: own.token.id, namespace: answer.namespace, label: own.token.label }
     : { token: typed, tokenId: null, namespace: answer.namespace, label: answer.user.identity?.label ?? "" };
   jwt = null;
+  const left = localStorage.getItem(LEFT_KEY);
+  if (left !== null && left !== answer.namespace) clearWork();
+  localStorage.removeItem(LEFT_KEY);
   localStorage.setItem(KEY, JSON.stringify(signedIn));
   signedOutBy.value = null;
   account.value = signedIn;
@@ -100,11 +107,21 @@ export async function signOut(): Promise<boolean> {
   return isRevoked;
 }
 
-export function forget(): void {
+function leave(): void {
   jwt = null;
+  localStorage.removeItem(KEY);
+  account.value = null;
+}
+
+/** Removes everything of the account: drafts and what was not sent yet too. */
+function forget(): void {
+  clearWork();
+  leave();
+}
+
+function clearWork(): void {
   for (const key of Object.keys(localStorage)) if (key.startsWith("farsteer.") && !KEPT.has(key)) localStorage.removeItem(key);
   indexedDB.deleteDatabase("farsteer");
-  account.value = null;
 }
 
 const KEPT = new Set(["farsteer.theme", "farsteer.language"]);

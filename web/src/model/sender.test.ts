@@ -62,6 +62,16 @@ test("what the hub refuses stays, says why, and can be tried again or discarded"
   assert.deepEqual([shown().length, stored.size], [0, 0]);
 });
 
+test("what one account has not sent is not sent by the next one", async () => {
+  const { sender, sent, stored, shown, idle } = build([{ kind: "later" }]);
+  await sender.put(message("m1"));
+  sender.clear();
+  await idle();
+  sender.wake();
+  await idle();
+  assert.deepEqual([sent, shown().length, stored.size], [["m1"], 0, 1]);
+});
+
 test("what was stored before a reload is sent after it", async () => {
   const { sender, sent, stored, idle } = build([]);
   for (const one of [message("m1"), message("m2")]) stored.set(one.localId, one);

@@ -66,6 +66,12 @@ export class Sender {
     await this.parts.remove(localId).catch(() => undefined);
   }
 
+  /** Forgets all messages, without touching what is stored. */
+  clear(): void {
+    this.messages = [];
+    this.tell();
+  }
+
   /** Forgets accepted messages that are shown from the hub's own data by now. */
   settle(isKnown: (message: Outgoing) => boolean): void {
     const left = this.messages.filter((message) => message.state !== "accepted" || !isKnown(message));

@@ -44,7 +44,11 @@ export const settleMessages = (isKnown: (message: Outgoing) => boolean): void =>
 
 export async function startOutbox(): Promise<void> {
   sender.load(await allMessages());
-  connection.subscribe((state) => {
-    if (state === "online" && account.value) sender.wake();
-  });
 }
+
+/** Nothing of one account is sent by another. What is stored stays. */
+export const stopOutbox = (): void => sender.clear();
+
+connection.subscribe((state) => {
+  if (state === "online" && account.value) sender.wake();
+});
