@@ -21,7 +21,7 @@ export interface components {
          * ErrorCode
          * @enum {string}
          */
-        ErrorCode: "agent_died" | "agent_failed" | "agent_not_installed" | "agent_protocol" | "agent_start_failed" | "agent_unknown" | "already_answered" | "anchor_unknown" | "approval_needed" | "bad_request" | "conflict" | "conversation_in_use" | "conversation_missing" | "database_damaged" | "directory_missing" | "directory_not_allowed" | "disk_full" | "effort_unknown" | "field_not_used" | "forbidden" | "headers_too_large" | "home_removed" | "host_not_allowed" | "idempotency_mismatch" | "identity_in_use" | "internal" | "invalid_id" | "invalid_json" | "machine_not_found" | "machine_offline" | "message_not_taken" | "method_not_allowed" | "model_unknown" | "not_a_repository" | "not_cancellable" | "not_capable" | "not_found" | "origin_not_allowed" | "queue_full" | "quota_exceeded" | "rate_limited" | "session_id_taken" | "timeout" | "token_expired" | "too_large" | "too_many_sockets" | "turn_cancelled" | "unauthorized" | "unavailable" | "unknown_field" | "unsupported_media" | "worktree_failed";
+        ErrorCode: "agent_died" | "agent_failed" | "agent_not_installed" | "agent_protocol" | "agent_start_failed" | "agent_unknown" | "already_answered" | "anchor_unknown" | "approval_needed" | "bad_request" | "base_unknown" | "conflict" | "conversation_in_use" | "conversation_missing" | "database_damaged" | "directory_missing" | "directory_not_allowed" | "disk_full" | "draft_outdated" | "effort_unknown" | "field_not_used" | "file_missing" | "file_not_allowed" | "file_unreadable" | "forbidden" | "git_failed" | "headers_too_large" | "home_removed" | "host_not_allowed" | "idempotency_mismatch" | "identity_in_use" | "internal" | "invalid_id" | "invalid_json" | "machine_not_found" | "machine_offline" | "merge_conflict" | "message_not_taken" | "method_not_allowed" | "model_unknown" | "not_a_repository" | "not_cancellable" | "not_capable" | "not_found" | "origin_not_allowed" | "queue_full" | "quota_exceeded" | "rate_limited" | "session_id_taken" | "timeout" | "token_expired" | "too_large" | "too_many_sockets" | "turn_cancelled" | "turn_running" | "unauthorized" | "unavailable" | "unknown_field" | "unsupported_media" | "worktree_changes" | "worktree_failed" | "worktree_missing" | "worktree_setup_failed";
         /** AuthRequest */
         AuthRequest: {
             accessToken: string;
@@ -82,6 +82,7 @@ export interface components {
             warning?: string | null;
             models?: string[];
             capabilities?: components["schemas"]["Capabilities"];
+            continues?: string[];
         };
         /** Capabilities */
         Capabilities: {
@@ -103,8 +104,10 @@ export interface components {
             mcpServers?: boolean;
             additionalDirectories?: boolean;
             terminal?: boolean;
+            doesUnasked?: string[];
             options?: string[];
             modelModes?: string[];
+            closedModels?: boolean;
         };
         /** MachineConflict */
         MachineConflict: {
@@ -252,6 +255,8 @@ export interface components {
             forkedFrom: components["schemas"]["ForkedFrom"] | null;
             mcpServers: string[];
             additionalDirectories: string[];
+            handedOffFrom: components["schemas"]["HandedOffFrom"] | null;
+            handedOffTo: string[];
             inTerminal: boolean;
         };
         /**
@@ -270,6 +275,8 @@ export interface components {
             path: string;
             branch: string;
             name: string;
+            baseBranch?: string | null;
+            baseCommit?: string | null;
         };
         /** QueueItem */
         QueueItem: {
@@ -379,6 +386,12 @@ export interface components {
             sessionId: string;
             seq: number;
         };
+        /** HandedOffFrom */
+        HandedOffFrom: {
+            sessionId: string;
+            agent: string;
+            seq: number;
+        };
         /** CreateSession */
         CreateSession: {
             machineId: string;
@@ -387,6 +400,7 @@ export interface components {
             yolo?: boolean | null;
             sessionType?: components["schemas"]["SessionType"] | null;
             worktreeName?: string | null;
+            worktreeBase?: string | null;
             claudeAgent?: string | null;
             openrouterModel?: string | null;
             permissionMode?: components["schemas"]["PermissionMode"] | null;
@@ -474,6 +488,107 @@ export interface components {
         ForkSession: {
             seq?: number | null;
             title?: string | null;
+        };
+        /** HandOff */
+        HandOff: {
+            agent: string;
+            text?: string | null;
+            model?: string | null;
+            title?: string | null;
+        };
+        /** WorktreeView */
+        WorktreeView: {
+            path: string;
+            repository: string;
+            branch: string;
+            baseBranch: string | null;
+            baseCommit: string | null;
+            exists: boolean;
+            sessionId: string | null;
+            head: string | null;
+            checkedOut: string | null;
+            ahead: number;
+            behind: number;
+            changes: string[];
+            changesCount: number;
+            unmerged: string[];
+            unmergedCount: number;
+            problem: string | null;
+        };
+        /** WorktreeDiff */
+        WorktreeDiff: {
+            base: string;
+            baseCommit: string;
+            head: string;
+            files: components["schemas"]["FileChange"][];
+            filesCount: number;
+            additions: number;
+            deletions: number;
+            nextOffset: number | null;
+            patch: string;
+            truncated: boolean;
+        };
+        /** FileChange */
+        FileChange: {
+            path: string;
+            status: string;
+            oldPath: string | null;
+            additions: number | null;
+            deletions: number | null;
+        };
+        /** MergeWorktree */
+        MergeWorktree: {
+            into?: string | null;
+            force?: boolean;
+        };
+        /** WorktreeMoved */
+        WorktreeMoved: {
+            branch: string;
+            commit: string;
+            previous: string;
+            commits: number;
+            directory: string | null;
+        };
+        /** RebaseWorktree */
+        RebaseWorktree: {
+            onto?: string | null;
+        };
+        /** NameBranch */
+        NameBranch: {
+            name?: string | null;
+        };
+        /** BranchReady */
+        BranchReady: {
+            branch: string;
+            baseBranch: string | null;
+            commits: number;
+            changes: string[];
+            changesCount: number;
+            remote: string | null;
+            push: string[];
+            compare: string | null;
+        };
+        /** WorktreesResponse */
+        WorktreesResponse: {
+            worktrees: components["schemas"]["WorktreeView"][];
+        };
+        /** CleanWorktrees */
+        CleanWorktrees: {
+            paths?: string[] | null;
+            force?: boolean;
+        };
+        /** WorktreesCleaned */
+        WorktreesCleaned: {
+            removed: string[];
+            kept: components["schemas"]["KeptWorktree"][];
+        };
+        /** KeptWorktree */
+        KeptWorktree: {
+            path: string;
+            code: string;
+            reason: string;
+            changes: string[];
+            unmerged: string[];
         };
         /** MessagesResponse */
         MessagesResponse: {
@@ -820,6 +935,91 @@ export interface components {
         QueueResponse: {
             items: components["schemas"]["QueueItem"][];
         };
+        /** DraftResponse */
+        DraftResponse: {
+            draft: components["schemas"]["DraftView"];
+        };
+        /** DraftView */
+        DraftView: {
+            text: string;
+            version: number;
+            updatedAt: number | null;
+            by: string | null;
+            identity: components["schemas"]["Identity"] | null;
+            clientId: string | null;
+        };
+        /** WriteDraft */
+        WriteDraft: {
+            text: string;
+            version?: number | null;
+        };
+        /** DirectoriesResponse */
+        DirectoriesResponse: {
+            path: string | null;
+            parent: string | null;
+            allowed: boolean;
+            directories: components["schemas"]["BrowsedDirectory"][];
+            truncated: boolean;
+        };
+        /** BrowsedDirectory */
+        BrowsedDirectory: {
+            name: string;
+            path: string;
+            allowed: boolean;
+            repository: boolean;
+        };
+        /** DirectoryListing */
+        DirectoryListing: {
+            path: string;
+            entries: components["schemas"]["DirectoryEntry"][];
+            nextOffset: number | null;
+            truncated: boolean;
+        };
+        /** DirectoryEntry */
+        DirectoryEntry: {
+            name: string;
+            /** @enum {string} */
+            kind: "directory" | "file" | "link" | "other";
+            size: number | null;
+            modifiedAt: number;
+            target: ("directory" | "file" | "link" | "other") | null;
+        };
+        /** FileContent */
+        FileContent: {
+            path: string;
+            size: number;
+            modifiedAt: number;
+            offset: number;
+            length: number;
+            nextOffset: number | null;
+            /** @enum {string} */
+            encoding: "base64" | "utf-8";
+            content: string;
+        };
+        /** ChangesResponse */
+        ChangesResponse: {
+            branch: string | null;
+            head: string | null;
+            files: components["schemas"]["ChangedFile"][];
+            truncated: boolean;
+        };
+        /** ChangedFile */
+        ChangedFile: {
+            path: string;
+            oldPath: string | null;
+            /** @enum {string} */
+            status: "added" | "conflicted" | "copied" | "deleted" | "modified" | "renamed" | "type_changed" | "untracked";
+            additions: number | null;
+            deletions: number | null;
+        };
+        /** FileDiff */
+        FileDiff: {
+            path: string;
+            oldPath: string | null;
+            patch: string;
+            binary: boolean;
+            truncated: boolean;
+        };
         /** ApprovalsResponse */
         ApprovalsResponse: {
             approvals: components["schemas"]["ApprovalView"][];
@@ -897,9 +1097,40 @@ export interface components {
             cacheWriteTokens: number;
             costUsd: number;
         };
-        /** TokensResponse */
-        TokensResponse: {
-            tokens: components["schemas"]["TokenView"][];
+        /** PairingsResponse */
+        PairingsResponse: {
+            pairings: components["schemas"]["PairingView"][];
+        };
+        /** PairingView */
+        PairingView: {
+            id: string;
+            label: string;
+            namespace: string;
+            scopes: string[];
+            createdAt: number;
+            expiresAt: number;
+            createdBy: string;
+        };
+        /** NewPairing */
+        NewPairing: {
+            label?: string | null;
+            scopes?: ("read" | "write" | "approve" | "files" | "admin" | "runner")[] | null;
+            expiresIn?: number | null;
+        };
+        /** PairingCreated */
+        PairingCreated: {
+            pairing: components["schemas"]["PairingView"];
+            code: string;
+        };
+        /** RedeemPairing */
+        RedeemPairing: {
+            code: string;
+            label: string;
+        };
+        /** TokenCreated */
+        TokenCreated: {
+            token: components["schemas"]["TokenView"];
+            secret: string;
         };
         /** TokenView */
         TokenView: {
@@ -911,18 +1142,18 @@ export interface components {
             expiresAt: number | null;
             lastUsedAt: number | null;
             createdBy: string | null;
+            device: string | null;
+        };
+        /** TokensResponse */
+        TokensResponse: {
+            tokens: components["schemas"]["TokenView"][];
         };
         /** NewToken */
         NewToken: {
             label: string;
             namespace?: string | null;
-            scopes?: ("read" | "write" | "approve" | "admin" | "runner")[] | null;
+            scopes?: ("read" | "write" | "approve" | "files" | "admin" | "runner")[] | null;
             expiresIn?: number | null;
-        };
-        /** TokenCreated */
-        TokenCreated: {
-            token: components["schemas"]["TokenView"];
-            secret: string;
         };
         /** StorageReport */
         StorageReport: {
@@ -1022,6 +1253,7 @@ export interface components {
             lastMessage?: string | null;
             error?: string | null;
             inTerminal?: boolean;
+            handedOffTo?: string[];
             queueChanges?: components["schemas"]["QueueChange"][];
         };
         /** QueueChange */
@@ -1134,6 +1366,23 @@ export interface components {
             updatedAt: number;
             identity: components["schemas"]["Identity"];
         };
+        /** DraftUpdatedEvent */
+        DraftUpdatedEvent: {
+            /** @constant */
+            type: "draft-updated";
+            sessionId: string;
+            data: components["schemas"]["DraftChange"];
+            namespace: string;
+        };
+        /** DraftChange */
+        DraftChange: {
+            text: string | null;
+            version: number;
+            updatedAt: number;
+            by: string;
+            identity: components["schemas"]["Identity"] | null;
+            clientId: string;
+        };
         /** OnlineUsersChangedEvent */
         OnlineUsersChangedEvent: {
             /** @constant */
@@ -1142,7 +1391,7 @@ export interface components {
             namespace: string;
         };
         /** SyncEvent */
-        SyncEvent: components["schemas"]["SessionAddedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["SessionRemovedEvent"] | components["schemas"]["MessageReceivedEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["MessagesClearedEvent"] | components["schemas"]["MachineUpdatedEvent"] | components["schemas"]["MachineRemovedEvent"] | components["schemas"]["TypingChangedEvent"] | components["schemas"]["OnlineUsersChangedEvent"];
+        SyncEvent: components["schemas"]["SessionAddedEvent"] | components["schemas"]["SessionUpdatedEvent"] | components["schemas"]["SessionRemovedEvent"] | components["schemas"]["MessageReceivedEvent"] | components["schemas"]["MessageDeltaEvent"] | components["schemas"]["MessagesClearedEvent"] | components["schemas"]["MachineUpdatedEvent"] | components["schemas"]["MachineRemovedEvent"] | components["schemas"]["TypingChangedEvent"] | components["schemas"]["DraftUpdatedEvent"] | components["schemas"]["OnlineUsersChangedEvent"];
     };
     responses: never;
     parameters: never;
