@@ -66,6 +66,36 @@ async def test_a_token_that_makes_no_others_is_kept_itself(
     await expect(visitor.page.get_by_text("may not manage tokens")).to_be_visible()
 
 
+async def pairing_code(farsteer: Daemons) -> str:
+    async with httpx.AsyncClient(base_url=farsteer.url) as http:
+        jwt = (await http.post("/api/auth", json={"accessToken": TOKEN})).json()["token"]
+        made = await http.post(
+            "/api/pairings", json={"label": "phone"}, headers={"Authorization": f"Bearer {jwt}"}
+        )
+    return str(made.json()["code"])
+
+
+async def test_the_link_of_a_pairing_signs_in_once_and_only_when_a_person_says_so(
+    farsteer: Daemons, new_visitor: NewVisitor
+) -> None:
+    code = await pairing_code(farsteer)
+    visitor = await new_visitor(sign_in=False)
+    await visitor.page.goto(f"{visitor.url}/#pair={code}")
+    await expect(visitor.page.get_by_label("Access token")).to_have_value(code)
+    assert code not in visitor.page.url
+    assert "farsteer.account" not in await visitor.stored()
+    await visitor.page.get_by_role("button", name="Sign in").click()
+    await visitor.is_connected()
+    assert "phone" in await tokens(farsteer)
+    await visitor.go("settings")
+    await expect(visitor.page.get_by_text("This browser was paired")).to_be_visible()
+    other = await new_visitor(sign_in=False)
+    await other.page.goto(other.url)
+    await other.page.get_by_label("Access token").fill(code)
+    await other.page.get_by_role("button", name="Sign in").click()
+    await expect(other.page.get_by_role("alert")).to_contain_text("was used or has expired")
+
+
 async def test_a_browser_whose_token_is_revoked_is_signed_out(
     new_visitor: NewVisitor, visitor: Visitor
 ) -> None:

@@ -7,8 +7,9 @@ export interface Account {
   token: string;
   namespace: string;
   label: string;
-  /** The token that was made for this browser; null if it keeps the one that was typed in. */
+  /** The token that was made for this browser; null if it keeps the one that was typed in, or got one by a pairing code. */
   tokenId: string | null;
+  isPaired?: boolean;
 }
 
 const KEY = "farsteer.account";
@@ -18,10 +19,13 @@ const WANTED_SCOPES = ["read", "write", "approve", "admin"] as const;
 const TOKEN_SECONDS = 180 * 86_400;
 const EARLY_MS = 60_000;
 
+const PAIRING_CODE = /^[0-9A-Z]{5}-?[0-9A-Z]{5}$/i;
+
 export const account = signal<Account | null>(read());
 /** Why the account was signed out by the hub, for the sign-in screen. */
 export const signedOutBy = signal<string | null>(null);
 
+let linkCode = readLink();
 let jwt: { token: string; expiresAt: number } | null = null;
 let pending: Promise<string> | null = null;
 
@@ -58,20 +62,31 @@ function exchange(accessToken: string): Promise<Schemas["AuthResponse"]> {
   return send("POST", "/api/auth", { accessToken, deviceType: "browser", clientId: browserLabel() });
 }
 
-/** Signs in with a typed token. Makes a token of its own for this browser if the typed one may do that. */
+/** Signs in with a typed token, or with a pairing code. */
 export async function signIn(typed: string): Promise<void> {
-  const answer = await exchange(typed);
-  const own = await mint(answer);
-  const signedIn: Account = own
-    ? { token: own.secret, tokenId: own.token.id, namespace: answer.namespace, label: own.token.label }
-    : { token: typed, tokenId: null, namespace: answer.namespace, label: answer.user.identity?.label ?? "" };
+  const signedIn = PAIRING_CODE.test(typed) ? await redeem(typed) : await signInWithToken(typed);
   jwt = null;
   const left = localStorage.getItem(LEFT_KEY);
-  if (left !== null && left !== answer.namespace) clearWork();
+  if (left !== null && left !== signedIn.namespace) clearWork();
   localStorage.removeItem(LEFT_KEY);
   localStorage.setItem(KEY, JSON.stringify(signedIn));
   signedOutBy.value = null;
   account.value = signedIn;
+}
+
+/** Makes a token of its own for this browser if the typed one may do that. */
+async function signInWithToken(typed: string): Promise<Account> {
+  const answer = await exchange(typed);
+  const own = await mint(answer);
+  return own
+    ? { token: own.secret, tokenId: own.token.id, namespace: answer.namespace, label: own.token.label }
+    : { token: typed, tokenId: null, namespace: answer.namespace, label: answer.user.identity?.label ?? "" };
+}
+
+async function redeem(code: string): Promise<Account> {
+  const body = { code, label: browserLabel() };
+  const made: Schemas["TokenCreated"] = await send("POST", "/api/pairings/redeem", body);
+  return { token: made.secret, tokenId: null, namespace: made.token.namespace, label: made.token.label, isPaired: true };
 }
 
 async function mint(signedIn: Schemas["AuthResponse"]): Promise<Schemas["TokenCreated"] | null> {
@@ -130,10 +145,27 @@ function read(): Account | null {
   try {
     const found = JSON.parse(localStorage.getItem(KEY) ?? "null") as Partial<Account> | null;
     if (typeof found?.token !== "string") return null;
-    return { token: found.token, namespace: found.namespace ?? "default", label: found.label ?? "", tokenId: found.tokenId ?? null };
+    return {
+      token: found.token, namespace: found.namespace ?? "default", label: found.label ?? "", tokenId: found.tokenId ?? null,
+      isPaired: found.isPaired === true,
+    };
   } catch {
     return null;
   }
+}
+
+/** Returns the code of a link from `farsteer pair`, once. A person decides whether to use it. */
+export function takePairingCode(): string {
+  const code = linkCode;
+  linkCode = "";
+  return code;
+}
+
+/** Takes the code out of the address. */
+function readLink(): string {
+  const [, code = ""] = /^#pair=(.*)$/.exec(location.hash) ?? [];
+  if (code) history.replaceState(null, "", location.pathname);
+  return PAIRING_CODE.test(code) ? code : "";
 }
 
 /** Another tab has signed in or out. */

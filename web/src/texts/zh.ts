@@ -6,8 +6,8 @@ export const zh: Record<keyof typeof en, string> = {
   retry: "重试", discard: "丢弃", back: "返回", more: "更多", search: "搜索", loading: "加载中…", justNow: "刚刚",
   unreachable: "中心没有响应。", skipToContent: "跳到内容", mainNavigation: "主导航",
   online: "已连接", connecting: "正在连接…", offline: "未连接。所见内容可能已过时；中心恢复响应后会自动更新。", offlineShort: "未连接",
-  signInTitle: "登录此中心", signInLead: "输入访问令牌。所有者的令牌在中心机器的下列文件中；其他令牌用 `farsteer token create` 创建。",
-  accessToken: "访问令牌", signingIn: "正在登录…", tokenWrong: "中心不认识此令牌，或令牌已过期。", tokenLimited: "失败次数过多，请等一分钟。", wasSignedOut: "您已被退出登录：{reason}。",
+  signInTitle: "登录此中心", signInLead: "输入 `farsteer pair` 的配对码或访问令牌。所有者的令牌在中心机器的下列文件中；其他令牌用 `farsteer token create` 创建。",
+  accessToken: "访问令牌或配对码", codeWrong: "此配对码不正确、已被使用或已过期。", signingIn: "正在登录…", tokenWrong: "中心不认识此令牌，或令牌已过期。", tokenLimited: "失败次数过多，请等一分钟。", wasSignedOut: "您已被退出登录：{reason}。",
   signInNote: "令牌会换成此浏览器自己的令牌，可在设置中撤销。您输入的令牌不会保留。",
   needsYou: "需要您处理", running: "运行中", recent: "最近", noSessions: "还没有会话", noSessionsLead: "在某台机器的目录中启动一个代理。关闭页面后它会继续工作。",
   noMatch: "没有匹配项。", searchSessions: "搜索会话", listFailed: "无法读取会话。", allMachines: "所有机器", allAgents: "所有代理", noMachine: "没有已连接的机器",
@@ -39,6 +39,6 @@ export const zh: Record<keyof typeof en, string> = {
   cap_resume: "恢复", cap_rewind: "回退", cap_fork: "分叉", cap_steer: "引导", cap_fileRestore: "恢复文件", cap_approvals: "询问", cap_images: "图片", cap_plans: "计划", cap_questions: "提问", cap_usage: "报告用量", can: "能", cannot: "不能",
   noMachines: "还没有机器", connected: "已连接", notConnected: "未连接", lastSeen: "上次在线 {time}", version: "版本 {version}", showMissing: "显示 {n} 个未安装的代理", hideMissing: "隐藏未安装的代理", sessionsCount: "{n} 个会话", foreign: "{n} 个其他中心的会话",
   byDay: "日", byModel: "模型", byAgent: "代理", byMachine: "机器", groupBy: "分组", noUsage: "还没有用量", noUsageLead: "代理报告后，令牌和费用会出现在这里。", turns: "轮次", inputTokens: "输入", outputTokens: "输出", cacheTokens: "缓存", cost: "费用", total: "合计", unnamed: "未命名", lastDays: "{n} 天",
-  appearance: "外观", theme: "主题", themeSystem: "跟随系统", themeLight: "浅色", themeDark: "深色", language: "语言", access: "访问", thisBrowser: "此浏览器", tokensTitle: "访问令牌", revoke: "撤销", revokeQuestion: "撤销“{label}”以及由它创建的所有令牌？使用它们的程序会立即停止。", noAdmin: "此浏览器的令牌无权管理令牌。", keepsTyped: "此浏览器保留您输入的令牌，因为它无权创建其他令牌。", signedInAs: "以 {label} 登录到 {namespace}", used: "使用于 {time}", neverUsed: "从未使用", expiresOn: "{time} 过期", neverExpires: "不过期", signOutUnsent: "{n} 条消息尚未发送，将会丢失。退出登录？", notRevoked: "已在此退出。中心没有响应，因此此浏览器的令牌仍然有效：请在其他浏览器的设置中撤销。", about: "关于", apiDocs: "API 文档",
+  appearance: "外观", theme: "主题", themeSystem: "跟随系统", themeLight: "浅色", themeDark: "深色", language: "语言", access: "访问", thisBrowser: "此浏览器", tokensTitle: "访问令牌", revoke: "撤销", revokeQuestion: "撤销“{label}”以及由它创建的所有令牌？使用它们的程序会立即停止。", noAdmin: "此浏览器的令牌无权管理令牌。", isPaired: "此浏览器通过配对登录。其令牌在被撤销之前一直有效。", keepsTyped: "此浏览器保留您输入的令牌，因为它无权创建其他令牌。", signedInAs: "以 {label} 登录到 {namespace}", used: "使用于 {time}", neverUsed: "从未使用", expiresOn: "{time} 过期", neverExpires: "不过期", signOutUnsent: "{n} 条消息尚未发送，将会丢失。退出登录？", notRevoked: "已在此退出。中心没有响应，因此此浏览器的令牌仍然有效：请在其他浏览器的设置中撤销。", about: "关于", apiDocs: "API 文档",
   keys: "按键", keysLead: "在文本框之外：", palette: "前往或执行…", key_palette: "搜索和命令", key_help: "此列表", key_new: "新建会话", key_home: "会话", key_inbox: "待处理", key_next: "下一个会话", key_previous: "上一个会话", key_compose: "写消息", key_answer: "允许、始终、拒绝、拒绝并停止", key_number: "选择回答", key_send: "发送；Shift-Enter 换行", key_now: "中断并立即发送", key_escape: "离开文本框、关闭", nothingFound: "没有找到",
 };

@@ -33,7 +33,7 @@ export function Settings() {
       </section>
       <section class="card" aria-label={t("access")}>
         <h2>{t("access")}</h2>
-        <div class="setting"><span><bdi>{t("signedInAs", { label: signedIn.label, namespace: signedIn.namespace })}</bdi>{signedIn.tokenId === null && <small class="muted block">{t("keepsTyped")}</small>}</span>
+        <div class="setting"><span><bdi>{t("signedInAs", { label: signedIn.label, namespace: signedIn.namespace })}</bdi>{signedIn.tokenId === null && <small class="muted block">{t(signedIn.isPaired ? "isPaired" : "keepsTyped")}</small>}</span>
           <button type="button" onClick={() => void leave()}>{t("signOut")}</button></div>
         <Tokens own={signedIn.tokenId} />
       </section>

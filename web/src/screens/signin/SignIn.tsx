@@ -1,13 +1,13 @@
 import { useState } from "preact/hooks";
-import { signIn, signedOutBy } from "../../api/account.ts";
+import { signIn, signedOutBy, takePairingCode } from "../../api/account.ts";
 import { ApiError } from "../../api/request.ts";
 import { messageOf } from "../../state/toasts.ts";
 import { t } from "../../texts/index.ts";
 import { Logo } from "../../ui/logo.tsx";
 
-/** Takes an access token. It is sent in a body, never put into an address. */
+/** Takes an access token or a pairing code. It is sent in a body, never put into an address. */
 export function SignIn() {
-  const [token, setToken] = useState("");
+  const [token, setToken] = useState(takePairingCode);
   const [problem, setProblem] = useState<string | null>(null);
   const [isBusy, setBusy] = useState(false);
   const submit = async (event: Event): Promise<void> => {
@@ -19,7 +19,7 @@ export function SignIn() {
       setToken("");
     } catch (error) {
       const status = error instanceof ApiError ? error.status : -1;
-      setProblem(status === 401 ? t("tokenWrong") : status === 429 ? t("tokenLimited") : messageOf(error));
+      setProblem(status === 401 ? t("tokenWrong") : status === 404 ? t("codeWrong") : status === 429 ? t("tokenLimited") : messageOf(error));
       setBusy(false);
     }
   };
