@@ -47,7 +47,7 @@ def test_the_traps_met_in_real_runs_are_in_the_catalog(tmp_path: Path) -> None:
 
 
 def test_the_catalog_comes_after_our_own_adapters_and_before_the_demo_agent() -> None:
-    assert ("claude", "codex", "droid", *BUILT_IN, "demo") == PREFERENCE
+    assert ("claude", "codex", "droid", *BUILT_IN, "aider", "demo") == PREFERENCE
 
 
 def test_an_owner_adds_an_agent_and_replaces_one(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import { onEvent, onReload } from "../api/live.ts";
 import { ApiError } from "../api/request.ts";
 import type { Schemas, SyncEvent } from "../api/types.ts";
 import { Conversation } from "../model/conversation.ts";
-import { settleMessages } from "./outbox.ts";
+import { outgoing, settleMessages } from "./outbox.ts";
 import { soon } from "./schedule.ts";
 import { refreshSession, sessionOf } from "./sessions.ts";
 
@@ -31,7 +31,12 @@ export class OpenSession {
 
   constructor(id: string) {
     this.id = id;
-    this.stops = [onEvent((event) => this.receive(event)), onReload(() => void this.read())];
+    this.stops = [
+      onEvent((event) => this.receive(event)),
+      onReload(() => void this.read()),
+      // The answer to a message may come after everything that it has caused.
+      outgoing.subscribe(() => this.settle()),
+    ];
     void this.read();
   }
 

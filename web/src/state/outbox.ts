@@ -4,6 +4,7 @@ import { post } from "../api/http.ts";
 import { connection } from "../api/live.ts";
 import { ApiError } from "../api/request.ts";
 import type { NewAttachment, Schemas } from "../api/types.ts";
+import { newId } from "../model/ids.ts";
 import { Sender, type Outgoing, type SendResult } from "../model/sender.ts";
 import { allMessages, deleteMessage, storeMessage } from "./outbox_store.ts";
 import { messageOf } from "./toasts.ts";
@@ -34,7 +35,7 @@ export function sendMessage(
   sessionId: string, text: string, attachments: NewAttachment[], delivery: Schemas["Delivery"] = "queue",
 ): Promise<void> {
   return sender.put({
-    localId: crypto.randomUUID(), sessionId, text, attachments, delivery, at: Date.now(), state: "waiting", reason: null, itemId: null,
+    localId: newId(), sessionId, text, attachments, delivery, at: Date.now(), state: "waiting", reason: null, itemId: null,
   });
 }
 

@@ -2,6 +2,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { call } from "../../api/http.ts";
 import { ApiError } from "../../api/request.ts";
 import { EFFORTS, PERMISSION_MODES, type PermissionMode, type Schemas } from "../../api/types.ts";
+import { newId } from "../../model/ids.ts";
 import { cleanText } from "../../model/ansi.ts";
 import { go, sessionAddress } from "../../state/router.ts";
 import { machines, sessions } from "../../state/sessions.ts";
@@ -54,7 +55,7 @@ export function NewSession() {
       ...(prompt.trim() ? { prompt: prompt.trim() } : {}),
     };
     const content = JSON.stringify(body);
-    if (attemptKey.current?.body !== content) attemptKey.current = { body: content, key: crypto.randomUUID() };
+    if (attemptKey.current?.body !== content) attemptKey.current = { body: content, key: newId() };
     setBusy(true);
     setFailure(null);
     try {

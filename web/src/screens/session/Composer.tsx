@@ -22,13 +22,17 @@ export function Composer({ session, insert, onSent }: { session: Session; insert
   const field = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const isBusy = session.thinking;
+  const change = (written: string): void => {
+    // At once: a page that is reloaded in the next moment must not lose a word.
+    keepDraft(session.id, written);
+    setText(written);
+  };
 
   useEffect(() => {
     if (!insert) return;
-    setText((before) => (before.trim() ? `${before.trimEnd()}\n${insert.text}` : insert.text));
+    change(text.trim() ? `${text.trimEnd()}\n${insert.text}` : insert.text);
     field.current?.focus();
   }, [insert]);
-  useEffect(() => keepDraft(session.id, text), [text, session.id]);
   useLayoutEffect(() => {
     const element = field.current;
     if (!element) return;
@@ -45,7 +49,7 @@ export function Composer({ session, insert, onSent }: { session: Session; insert
   const word = /^\/(\S*)$/.exec(text)?.[1];
   const commands = word === undefined || closedFor === text ? [] : session.commands.filter((command) => command.name.toLowerCase().startsWith(word.toLowerCase())).slice(0, 8);
   const complete = (name: string): void => {
-    setText(`/${name} `);
+    change(`/${name} `);
     setPicked(0);
     field.current?.focus();
   };
@@ -55,7 +59,9 @@ export function Composer({ session, insert, onSent }: { session: Session; insert
     setText("");
     setFiles([]);
     // Words are needed beside files: an agent gets a message, not a folder.
-    void sendMessage(session.id, said || files.map((file) => file.name).join(", "), files, delivery);
+    const stored = sendMessage(session.id, said || files.map((file) => file.name).join(", "), files, delivery);
+    // Until then the draft is what a crash leaves.
+    void stored.then(() => { if (readDraft(session.id) === text) keepDraft(session.id, ""); });
     onSent();
   };
   const addFiles = async (added: Iterable<File>): Promise<void> => {
@@ -121,7 +127,7 @@ export function Composer({ session, insert, onSent }: { session: Session; insert
       <textarea ref={field} id="composer" rows={1} dir="auto" value={text} aria-label={t("messageTo", { agent: session.agent })} enterkeyhint="enter"
         placeholder={isOver ? t("dropHere") : isBusy ? t("messageWhileBusy") : t("messageTo", { agent: session.agent })}
         aria-autocomplete="list" aria-controls={commands.length ? "commands" : undefined} aria-activedescendant={commands.length ? `command-${picked}` : undefined}
-        onInput={(event) => { setText(event.currentTarget.value); setPicked(0); }} onKeyDown={onKey}
+        onInput={(event) => { change(event.currentTarget.value); setPicked(0); }} onKeyDown={onKey}
         onPaste={(event) => { const found = [...(event.clipboardData?.files ?? [])]; if (found.length) { event.preventDefault(); void addFiles(found); } }} />
       <div class="composer-bar">
         <button type="button" class="quiet" aria-label={t("attach")} title={t("attach")} onClick={() => picker.current?.click()}><Icon name="attach" /></button>
