@@ -12,7 +12,7 @@ from tests.support.daemons import TOKEN
 
 SECONDS = 30.0
 _OF_THE_NETWORK = re.compile(
-    r"Failed to load resource|WebSocket (?:connection|is closed)|net::ERR_|status of (?:4|5)\d\d"
+    r"Failed to load resource|WebSocket (?:connection|is closed|is already in CLOSING)|net::ERR_|status of (?:4|5)\d\d"
 )
 
 expect.set_options(timeout=SECONDS * 1000)

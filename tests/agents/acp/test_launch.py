@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -235,6 +236,14 @@ async def test_an_agent_that_outlives_its_input_is_ended(start: Start) -> None:
     agent = await harness.launch()
     await agent.launch.stop(10.0)
     assert harness.leftover_processes() == []
+
+
+async def test_processes_that_make_a_database_at_their_first_start_are_not_started_together(
+    start: Start,
+) -> None:
+    harness = start("makes_database", traps=(Trap.FIRST_START_ALONE,))
+    agents = await asyncio.gather(*(harness.launch() for _ in range(4)))
+    assert len({agent.launch.native_id for agent in agents}) == 4
 
 
 async def test_a_form_is_answered_with_the_values_of_its_choices(start: Start) -> None:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 from farsteer.jsonrpc.stdio import StdinReader, StdoutWriter, claim_stdio
 from tests.support.acp_simulator.commands import COMMANDS
@@ -24,7 +25,17 @@ def main() -> None:
     asyncio.run(_run(frozenset(arguments.faults)))
 
 
+async def _make_database() -> None:
+    made, begun = Path("..", "made.db"), Path("..", "begun.db")
+    if not made.exists():
+        begun.touch(exist_ok=False)
+        await asyncio.sleep(0.2)
+        made.touch()
+
+
 async def _run(faults: frozenset[str]) -> None:
+    if "makes_database" in faults:
+        await _make_database()
     source, target = claim_stdio()
     writer = StdoutWriter(target)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, os._exit, 0)

@@ -33,6 +33,7 @@ FAULTS = {
     "version_2": "speaks another version of the protocol",
     "noise": "writes text before the first message",
     "ends_anyhow": "answers an interrupted prompt with end_turn",
+    "makes_database": "makes a file in the directory above, and fails if another process is making it",
 }
 _MODELS = ("sim-1", "sim-2")
 _EFFORTS = ("low", "medium", "high")

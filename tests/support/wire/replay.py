@@ -107,8 +107,8 @@ def output_kinds(lines: list[str]) -> list[str]:
         kind = " ".join(words[:2]) if words[0] in ("…", "asked") else words[0]
         if words[0] == "END":
             kind = f"END {line.split(' ', 3)[2].rstrip(':')}"
-        # Warnings are about the machine.
-        if kind != ">" and '"agent_warning"' not in line and found[-1:] != [kind]:
+        # Warnings are about the machine, and a title comes when the agent has thought of one.
+        if kind not in (">", "title_update") and '"agent_warning"' not in line and found[-1:] != [kind]:
             found.append(kind)
     return found
 

@@ -22,16 +22,12 @@ ATTEMPTS = 2
 
 
 class Failures:
-    async def test_an_interrupt_in_mid_stream_is_no_failure(
-        self, harness: Harness, model: ScriptedModel, cli: Profile
-    ) -> None:
+    async def test_an_interrupt_in_mid_stream_is_no_failure(self, harness: Harness) -> None:
         agent = await harness.launch()
         turn_id = await agent.send_and_wait("[[say:I begin. ]][[hang]]")
         await agent.launch.interrupt()
         ended = await agent.wait_for_end(turn_id)
         assert (ended.reason, ended.error) == (TurnEndReason.CANCELLED, None)
-        if cli.closes_stream:
-            await model.log.wait(lambda seen: seen.outcome == "gone")
         assert (await agent.run_turn("[[new]][[say:next]]")).reason is TurnEndReason.END_TURN
 
     async def test_an_interrupt_ends_a_running_command(self, harness: Harness) -> None:

@@ -38,8 +38,6 @@ class Profile:
     """Whether the CLI tells the kind of a tool with its first message. Otherwise the call is of the kind `other`."""
     keeps_history_at_once: bool = True
     """Whether the history of the turns before is there after a kill. Kimi once came back without any."""
-    closes_stream: bool = True
-    """Whether an interrupt closes the connection to the model. Otherwise the model goes on in vain."""
     tokens: bool = True
     """Whether the CLI tells how many tokens a turn took."""
     fails_at_once: frozenset[int] = frozenset({400, 401})

@@ -40,7 +40,7 @@ PROFILE = Profile(
     # In the mode for plans it offers no tool for commands. A model may use it nevertheless.
     scripts=Scripts(command='[[tool:run_shell_command:{{"command":"touch {name}"}}]]'),
     quick_command='[[tool:run_shell_command:{{"command":"touch {name}"}}]]', asks_outside=False,
-    fails_at_once=frozenset({400, 401, 429, 500}), closes_stream=False,
+    fails_at_once=frozenset({400, 401, 429, 500}),
     mcp_tool="mcp_echo_shout", lasting_grant="[[bash:touch one]]",
 )  # fmt: skip
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 
 from farsteer.agents.acp.launch import AcpLaunch, prepared
 from farsteer.agents.acp.stored_sessions import StoredSessions
 from farsteer.agents.base import Adapter, Launch, LaunchPlan, Sink
-from farsteer.agents.catalog.definition import AgentDefinition
+from farsteer.agents.catalog.definition import AgentDefinition, Trap
 from farsteer.agents.process.environment import scrub_environment
 from farsteer.agents.process.program import AgentProgram, version_numbers
 from farsteer.core.capabilities import AgentInfo
@@ -34,6 +35,8 @@ class AcpAdapter(Adapter):
         self.capabilities = definition.capabilities
         self.definition = definition
         self._executable = executable
+        self._first_start = asyncio.Lock()
+        self._has_started = Trap.FIRST_START_ALONE not in definition.traps
         self._program = AgentProgram(
             title=definition.title, name=definition.command[0], variable="", packages=definition.packages,
             places=definition.places, tested_version=definition.tested_version,
@@ -59,6 +62,15 @@ class AcpAdapter(Adapter):
 
     async def start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         self.check_plan(plan)
+        if not self._has_started:
+            async with self._first_start:
+                if not self._has_started:
+                    launch = await self._start(plan, sink)
+                    self._has_started = True
+                    return launch
+        return await self._start(plan, sink)
+
+    async def _start(self, plan: LaunchPlan, sink: Sink) -> Launch:
         return await AcpLaunch.start(self._argv(), self.definition, plan, sink, self.set_models)
 
     def _argv(self) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ class Trap(StrEnum):
     """The message of a failed turn is shown to the model again, with the next one. A person is told."""
     OUTLIVES_STDIN = "outlives_stdin"
     """The process goes on when its input is closed. It gets SIGTERM soon."""
+    FIRST_START_ALONE = "first_start_alone"
+    """Processes that make its database at the same time fail. The others start when one has started."""
 
 
 class Feature(StrEnum):
