@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message
 
 from farsteer.faces.page.app import CSP, NOT_BUILT, PageApp
 from tests.support.node import NODE
@@ -48,6 +49,27 @@ async def test_the_first_file_is_checked_and_the_others_are_kept(client: httpx.A
     assert plain.headers["vary"] == "accept-encoding"
     head = await client.head("/assets/a-1.js", headers={"accept-encoding": "identity"})
     assert (head.content, head.headers["content-length"]) == (b"", "5")
+
+
+@pytest.mark.parametrize(
+    "path", ["", "*", "//", "/index.html", "/sources.txt", "/assets/", "/assets/../index.html", "/a\0"]
+)
+async def test_any_other_path_is_not_found(tmp_path: Path, path: str) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    (tmp_path / "sources.txt").write_text("not for browsers")
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": path, "headers": []}
+    await PageApp(tmp_path)(scope, _receive, send)
+    assert sent[0]["status"] == 404
+
+
+async def _receive() -> Message:
+    return {"type": "http.request"}
 
 
 async def test_every_answer_keeps_other_scripts_and_frames_out(client: httpx.AsyncClient) -> None:

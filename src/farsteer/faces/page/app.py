@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -36,12 +36,21 @@ _MEDIA_TYPES = {
 _IMMUTABLE = "public, max-age=31536000, immutable"
 
 
+class _File(NamedTuple):
+    media_type: str
+    cache_control: str
+    plain: bytes
+    packed: bytes | None
+    """The same, compressed."""
+
+
 class PageApp:
     """An ASGI application with the files in `folder`. Any other path is answered with 404."""
 
     def __init__(self, folder: Traversable | None = None) -> None:
         self._folder = folder or resources.files("farsteer.faces.page").joinpath("built")
-        self._read = cache(self._read_file)
+        self._files: dict[str, _File] = {}
+        """By path. Read with the first request, so that no request names a file of the disk."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -51,45 +60,52 @@ class PageApp:
         await response(scope, receive, send)
 
     def _respond(self, scope: Scope) -> Response:
-        parts = self._parts(scope["path"])
-        found = None if parts is None else self._read(parts)
-        if parts is None or (found is None and parts != ("index.html",)):
+        self._files = self._files or _read_files(self._folder)
+        file = self._files.get(scope["path"])
+        if file is None and scope["path"] != "/":
             raise NotFound("no such address")
         if scope["method"] not in ("GET", "HEAD"):
             raise MethodNotAllowed(f"{scope['method']} is not allowed here", allow=["GET", "HEAD"])
-        if found is None:
+        if file is None:
             return make_response(NOT_BUILT, 200, {"content-type": "text/plain; charset=utf-8"})
-        plain, packed = found
         headers = {
-            "content-type": _MEDIA_TYPES[parts[-1].rpartition(".")[2]],
-            "cache-control": _IMMUTABLE if parts[0] == _ASSETS else "no-cache",
+            "content-type": file.media_type,
+            "cache-control": file.cache_control,
             "content-security-policy": CSP,
             "cross-origin-opener-policy": "same-origin",
             "vary": "accept-encoding",
         }
-        body = plain
-        if packed is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+        body = file.plain
+        if file.packed is not None and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
             headers["content-encoding"] = "gzip"
-            body = packed
+            body = file.packed
         if scope["method"] == "HEAD":
             headers["content-length"] = str(len(body))
             body = b""
         return make_response(body, 200, headers)
 
-    @staticmethod
-    def _parts(path: str) -> tuple[str, ...] | None:
-        """Return the file of a path, or None if the page has no file with such a name."""
-        if path == "/":
-            return ("index.html",)
-        parts = tuple(path.split("/")[1:])
-        directory, name = parts[:-1], parts[-1]
-        known = directory == (_ASSETS,) or parts == ("favicon.svg",)
-        return parts if known and name.rpartition(".")[2] in _MEDIA_TYPES else None
 
-    def _read_file(self, parts: tuple[str, ...]) -> tuple[bytes, bytes | None] | None:
-        """Return the content of a file as it is and compressed, or None if there is no such file."""
-        file = self._folder.joinpath(*parts)
-        if not file.is_file():
-            return None
-        packed = self._folder.joinpath(*parts[:-1], f"{parts[-1]}.gz")
-        return file.read_bytes(), packed.read_bytes() if packed.is_file() else None
+def _read_files(folder: Traversable) -> dict[str, _File]:
+    """Return what browsers get, by its path. Nothing if the page was not built."""
+    assets = folder.joinpath(_ASSETS)
+    if not assets.is_dir():
+        return {}
+    files = {
+        f"/{_ASSETS}/{file.name}": _read_file(assets, file.name, _IMMUTABLE)
+        for file in assets.iterdir()
+        if file.name.rpartition(".")[2] in _MEDIA_TYPES
+    }
+    for path, name in (("/", "index.html"), ("/favicon.svg", "favicon.svg")):
+        if folder.joinpath(name).is_file():
+            files[path] = _read_file(folder, name, "no-cache")
+    return files
+
+
+def _read_file(folder: Traversable, name: str, cache_control: str) -> _File:
+    packed = folder.joinpath(f"{name}.gz")
+    return _File(
+        _MEDIA_TYPES[name.rpartition(".")[2]],
+        cache_control,
+        folder.joinpath(name).read_bytes(),
+        packed.read_bytes() if packed.is_file() else None,
+    )
