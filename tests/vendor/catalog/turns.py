@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from farsteer.agents.base import ApprovalAsked, DeltaEmitted, Prompt
-from farsteer.agents.conformance.harness import Harness
-from farsteer.core.approvals import Outcome
+from farsteer.agents.conformance.harness import Harness, RecordedLaunch
+from farsteer.core.approvals import Approval, Outcome
 from farsteer.core.events import (
     AgentMessage,
     AgentThought,
@@ -29,7 +29,7 @@ from farsteer.core.mcp import McpServer
 from farsteer.core.modes import PermissionMode, ReasoningEffort, ToolKind
 from farsteer.core.queue import Attachment
 from tests.support.model import ScriptedModel
-from tests.vendor.catalog.fixtures import model_info
+from tests.vendor.catalog.fixtures import STEP_TIMEOUT, model_info
 from tests.vendor.catalog.profile import Profile
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -167,9 +167,20 @@ class Turns:
     async def test_an_mcp_server_of_the_session_is_used(self, harness: Harness, cli: Profile) -> None:
         plan = msgspec.structs.replace(harness.plan(), mcp_servers=(ECHO_SERVER,))
         agent = await harness.launch(plan)
-        turn_id = await agent.send(f'[[tool:{cli.mcp_tool}:{{"text":"quietly"}}]]')
-        (approval,) = await agent.wait_for_approvals()
+        approval: Approval | None = None
+        turn_id = ""
+        async with asyncio.timeout(STEP_TIMEOUT):
+            # A CLI connects its servers in the background. Until then there is no such tool, and the turn ends.
+            while approval is None:
+                turn_id = await agent.send(f'[[new]][[tool:{cli.mcp_tool}:{{"text":"quietly"}}]]')
+                approval = await approval_or_end(agent, turn_id)
         assert "QUIETLY" not in agent.text()
         await agent.answer(approval, Outcome.APPROVED)
         await agent.wait_for_end(turn_id)
         assert "QUIETLY" in agent.text()
+
+
+async def approval_or_end(agent: RecordedLaunch, turn_id: str) -> Approval | None:
+    """Return what the agent asks, None if its turn ends without a question."""
+    await agent.wait_until(lambda: bool(agent.outputs_of(ApprovalAsked)) or agent.has_ended(turn_id))
+    return next((asked.approval for asked in agent.outputs_of(ApprovalAsked)), None)
