@@ -100,17 +100,22 @@ def check_files(agent: WireAgent) -> None:
 
 
 def output_kinds(lines: list[str]) -> list[str]:
-    """Return the kinds of outputs in the text of a replay. Repetitions count once."""
+    """Return the kinds of outputs in the text of a replay. Repetitions count once, and titles come last.
+
+    A title comes when the agent has thought of one.
+    """
     found: list[str] = []
+    titles: list[str] = []
     for line in lines:
         words = line.split(" ", 2)
         kind = " ".join(words[:2]) if words[0] in ("…", "asked") else words[0]
         if words[0] == "END":
             kind = f"END {line.split(' ', 3)[2].rstrip(':')}"
-        # Warnings are about the machine, and a title comes when the agent has thought of one.
-        if kind not in (">", "title_update") and '"agent_warning"' not in line and found[-1:] != [kind]:
-            found.append(kind)
-    return found
+        kinds = titles if kind == "title_update" else found
+        # Warnings are about the machine.
+        if kind != ">" and '"agent_warning"' not in line and kinds[-1:] != [kind]:
+            kinds.append(kind)
+    return found + titles
 
 
 def main() -> None:

@@ -183,4 +183,6 @@ class Turns:
 async def approval_or_end(agent: RecordedLaunch, turn_id: str) -> Approval | None:
     """Return what the agent asks, None if its turn ends without a question."""
     await agent.wait_until(lambda: bool(agent.outputs_of(ApprovalAsked)) or agent.has_ended(turn_id))
-    return next((asked.approval for asked in agent.outputs_of(ApprovalAsked)), None)
+    asked = agent.outputs_of(ApprovalAsked)
+    assert len(asked) <= 1
+    return asked[0].approval if asked else None

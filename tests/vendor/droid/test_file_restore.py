@@ -38,5 +38,6 @@ async def test_files_are_restored_twice_although_a_rewind_loses_the_copies(harne
     assert not path.exists()
     await again.launch.stop()
     last = await harness.launch(harness.plan(resume=again.launch.native_id, cut_at=anchors[1]))
-    # Droid writes its copy of a conversation by itself: once it had the two first messages the other way round.
-    assert {head for _, head in await model_history(last)} == {"apricot", "echo: apricot", "[[history]]"}
+    # Once Droid's own copy had the two first messages the other way round.
+    heads = [head for _, head in await model_history(last)]
+    assert (sorted(heads[:-1]), heads[-1]) == (["apricot", "echo: apricot"], "[[history]]")
